@@ -1,0 +1,120 @@
+# workspaced: `make help` lists the targets.
+#
+# One archive holds everything but main(), so that the daemon, the unit tests and the fuzzers link
+# the same objects.  Sources are found by folder: a new file needs no line here.
+
+SAN      ?=
+CC       := gcc
+CLANG    ?= clang
+PYTHON   ?= /usr/bin/python3
+PREFIX   ?= /usr/local
+DESTDIR  ?=
+VERSION  := 0.1.0
+
+BUILD    := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+comma    := ,
+
+PKGS     := libtirpc libuv jansson sqlite3 libseccomp libcap-ng libsodium
+LLHTTP_DIR ?= /usr/share/llhttp
+LLHTTP_INC ?= /usr/share/include/llhttp
+# libllhttp by pkg-config where a distribution has it, else Debian's node-llhttp sources
+LLHTTP_PC := $(shell pkg-config --exists libllhttp 2>/dev/null && echo yes)
+
+WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 \
+            -Wpointer-arith -Wundef -Wwrite-strings -Wno-unused-parameter -Wno-missing-field-initializers
+CPPFLAGS += -I. -I$(BUILD) -D_GNU_SOURCE -DWORKSPACED_VERSION='"$(VERSION)"' \
+            $(shell pkg-config --cflags $(PKGS)) $(if $(LLHTTP_PC),,-I$(LLHTTP_INC))
+OPT      ?= -O2
+HARDEN   := -fstack-protector-strong -fPIE -D_FORTIFY_SOURCE=2
+ifneq ($(SAN),)
+OPT      := -O1
+HARDEN   := -fPIE
+SANFLAGS := -fsanitize=$(SAN) -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+endif
+CFLAGS   += -std=gnu17 $(OPT) -g -fno-omit-frame-pointer $(WARN) $(HARDEN) $(SANFLAGS) $(EXTRA_CFLAGS)
+LDFLAGS  += -pie -Wl,-z,relro,-z,now $(SANFLAGS)
+LDLIBS   += $(shell pkg-config --libs $(PKGS)) $(if $(LLHTTP_PC),-lllhttp) -lpthread
+
+LIB_DIRS := base proto workspace nfsd broker http
+LIB_SRCS := $(wildcard $(addsuffix /*.c,$(LIB_DIRS)))
+LIB_OBJS := $(LIB_SRCS:%.c=$(BUILD)/%.o)
+XDR      := $(patsubst proto/%.x,%,$(wildcard proto/*.x))
+XDR_HDRS := $(XDR:%=$(BUILD)/proto/%.h)
+XDR_OBJS := $(XDR:%=$(BUILD)/proto/%_xdr.o)
+ifeq ($(LLHTTP_PC),)
+LLHTTP_OBJS := $(patsubst $(LLHTTP_DIR)/%.c,$(BUILD)/llhttp/%.o,$(wildcard $(LLHTTP_DIR)/*.c))
+endif
+LIB      := $(BUILD)/libworkspaced.a
+UNIT_SRCS := $(wildcard tests/unit/test_*.c)
+UNITS    := $(UNIT_SRCS:tests/unit/%.c=$(BUILD)/tests/%)
+FUZZ_SRCS := $(wildcard tests/fuzz/fuzz_*.c)
+FUZZ_REPLAY := $(FUZZ_SRCS:tests/fuzz/%.c=$(BUILD)/fuzz/%)
+
+all: $(BUILD)/workspaced ## build the daemon
+
+$(BUILD)/workspaced: $(BUILD)/workspaced.o $(LIB)
+	$(CC) $(LDFLAGS) -o $@ $< $(LIB) $(LDLIBS)
+
+$(LIB): $(LIB_OBJS) $(XDR_OBJS) $(LLHTTP_OBJS)
+	@rm -f $@
+	ar rcs $@ $^
+
+# rpcgen: one header and one file of XDR routines for each .x
+$(BUILD)/proto/%.h: proto/%.x
+	@mkdir -p $(@D)
+	@rm -f $@
+	cd proto && rpcgen -C -h -o $(abspath $@) $*.x
+$(BUILD)/proto/%_xdr.c: proto/%.x $(BUILD)/proto/%.h
+	@rm -f $@
+	cd proto && rpcgen -C -c -o $(abspath $@) $*.x
+	@sed -i 's|#include "$*.h"|#include "proto/$*.h"|' $@
+$(BUILD)/proto/%_xdr.o: $(BUILD)/proto/%_xdr.c
+	$(CC) $(CPPFLAGS) $(CFLAGS) -w -MMD -c -o $@ $<
+
+$(BUILD)/llhttp/%.o: $(LLHTTP_DIR)/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -w -c -o $@ $<
+
+$(BUILD)/%.o: %.c | $(XDR_HDRS)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/tests/%: tests/unit/%.c $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -Wno-missing-prototypes -MMD -MP -MF $@.d $(LDFLAGS) -o $@ $< $(LIB) $(LDLIBS) -lcmocka
+
+# Without libFuzzer the same target file replays its corpus (tests/fuzz/replay.c has the main).
+$(BUILD)/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -Wno-missing-prototypes -MMD -MP -MF $@.d $(LDFLAGS) -o $@ $< tests/fuzz/replay.c $(LIB) $(LDLIBS)
+
+check: all $(UNITS) $(FUZZ_REPLAY) ## minutes: unit tests, fuzz corpora, structure checks (SAN=address,undefined for sanitizers)
+	@scripts/run-checks.sh $(BUILD)
+
+fuzz: ## build the libFuzzer targets with clang into build-fuzz/ (run: build-fuzz/fuzz_NAME tests/fuzz/corpus/NAME)
+	scripts/build-fuzz.sh
+
+lint: ## formatting, include layers, one door per danger, cppcheck, shellcheck
+	scripts/lint.sh
+
+bench: all ## measure beside nfs-ganesha and the machine's limits; prints ratios
+	tests/bench/bench.sh $(BUILD)/workspaced
+
+soak: all ## hours: the large scales
+	scripts/soak.sh $(BUILD)
+
+install: all ## install under $(DESTDIR)$(PREFIX)
+	install -D -m 755 $(BUILD)/workspaced $(DESTDIR)$(PREFIX)/sbin/workspaced
+	install -D -m 644 scripts/workspaced.service $(DESTDIR)$(PREFIX)/lib/systemd/system/workspaced.service
+	install -d $(DESTDIR)$(PREFIX)/share/doc/workspaced
+	install -m 644 README.md LICENSE docs/*.md $(DESTDIR)$(PREFIX)/share/doc/workspaced/
+
+clean: ## remove what was built
+	rm -rf build build-*
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+-include $(LIB_OBJS:.o=.d) $(BUILD)/workspaced.d $(UNITS:=.d)
+.PHONY: all check fuzz lint bench soak install clean help
+.SECONDARY:

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* System call filters of our own processes (libseccomp). */
+#ifndef BROKER_SECCOMP_RULES_H
+#define BROKER_SECCOMP_RULES_H
+
+#include "base/err.h"
+
+/* seccomp_rules_main() - filter of the main process, for all its threads; needs no_new_privs.
+ * What it does not know answers ENOSYS; execve, ptrace, mount, setns, bpf, keys, modules and the like EPERM. */
+int seccomp_rules_main(struct err *err);
+/* seccomp_rules_broker() - filter of the broker */
+int seccomp_rules_broker(struct err *err);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The store: SQLite in WAL mode below the data directory.  The only folder that sees sqlite is this one's
+ * store*.c.  Every write is one IMMEDIATE transaction; reads and writes block, so callers are pool threads
+ * (or main, before the loops run).  One connection, guarded by a mutex.
+ */
+#ifndef WORKSPACE_STORE_H
+#define WORKSPACE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct store;
+
+/**
+ * store_open() - open or make the database and bring its schema up to date
+ * @data_dir:	absolute; "workspace.db" lies there unless @url says otherwise
+ * @url:	WORKSPACE_DATABASE_URL or NULL: sqlite:PATH, sqlite://PATH (relative), sqlite:///PATH (absolute)
+ *
+ * Takes an exclusive lock on the data directory (a lock file), so that a second daemon is refused with a
+ * sentence that says so.  A database of a newer version than this program knows is refused.
+ */
+int store_open(const char *data_dir, const char *url, struct store **ret, struct err *err);
+void store_close(struct store *s);
+
+enum ws_row_state { WS_ROW_LIVE = 0, WS_ROW_DELETING = 1, WS_ROW_MAKING = 2 };
+
+struct ws_row {
+	char id[37];
+	char *name;	     /* owned, may be NULL */
+	char *metadata_json; /* owned; an object of strings */
+	char *exports_json;  /* owned, NULL: the default rules */
+	uint32_t owner_uid, owner_gid;
+	uint64_t seq, created_ns, updated_ns;
+	enum ws_row_state state;
+};
+void ws_row_fini(struct ws_row *row);
+
+int store_ws_insert(struct store *s, struct ws_row *row, struct err *err); /* sets row->seq; -EEXIST */
+int store_ws_set_state(struct store *s, const char *id, enum ws_row_state state, struct err *err);
+int store_ws_set_exports(struct store *s, const char *id, const char *json_or_null, uint64_t updated_ns, struct err *err);
+int store_ws_remove(struct store *s, const char *id, struct err *err);
+/* store_ws_each() - all rows, oldest first; stops when @fn returns other than 0.  A damaged row is logged and skipped. */
+int store_ws_each(struct store *s, int (*fn)(void *arg, const struct ws_row *row), void *arg, struct err *err);
+
+struct hint_row {
+	char ws_id[37];
+	uint64_t ino, birth_ns, parent_ino;
+	const char *name; /* borrowed */
+};
+int store_hints_put(struct store *s, const struct hint_row *rows, size_t n, struct err *err); /* one transaction */
+int store_hints_each(struct store *s, const char *ws_id, int (*fn)(void *arg, const struct hint_row *row), void *arg, struct err *err);
+int store_hints_drop(struct store *s, const char *ws_id, struct err *err);
+
+/* store_check() - for /ready: can it be read and written now? */
+int store_check(struct store *s, struct err *err);
+
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Workspaces: durable directories with an id, and the registry that holds those that exist.
+ *
+ * A workspace is a row in the store and a folder `workspaces/<id>/files` in the data directory.
+ * The row is written before the folder is made, and marked `deleting` before the folder is removed,
+ * so that a crash leaves something to finish at the next start and never something forgotten.
+ *
+ * The registry lives in memory, is filled at start, and is read by the NFS loops on every call.
+ */
+#ifndef WORKSPACE_WORKSPACE_H
+#define WORKSPACE_WORKSPACE_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "base/map.h"
+
+#define WS_ID_LEN   36 /* UUID v4 as text */
+#define WS_NAME_MAX 255
+
+/* ---- who may mount, and as whom ------------------------------------------------------------- */
+
+enum export_mode {
+	EXPORT_SQUASH, /* any uid of an allowed client acts as the owner */
+	EXPORT_MATCH,  /* uid 0 and the owner's uid act as the owner, others by the mode's "other" bits */
+};
+
+struct export_net {
+	struct in6_addr addr; /* IPv4 as ::ffff:a.b.c.d */
+	uint8_t prefix;	      /* bits of the 128: an IPv4 /24 is 120 */
+	bool read_only;
+};
+
+#define EXPORT_NETS_MAX 32
+
+/* Immutable once published: a change replaces the whole. */
+struct export_rules {
+	enum export_mode mode;
+	bool read_only;
+	unsigned n_nets; /* 0: loopback clients only */
+	struct export_net nets[EXPORT_NETS_MAX];
+};
+
+/**
+ * export_net_parse() - "10.0.0.0/8", "192.168.1.7", "fd00::/8" or "*" (everyone)
+ *
+ * Host bits that are set are refused, since they usually are a mistake.  Any thread.
+ * Return: 0, or -EINVAL with what is allowed in @err.
+ */
+int export_net_parse(const char *text, struct export_net *ret, struct err *err);
+
+/* export_net_format() - the text that export_net_parse() takes; @dst >= 64 bytes */
+#define EXPORT_NET_TEXT 64
+char *export_net_format(char *dst, size_t dst_len, const struct export_net *net);
+
+/**
+ * export_rules_parse() - the value of WORKSPACE_NFS_EXPORTS: rules for workspaces without their own
+ *
+ * Space-separated networks, each with optional options in brackets: "10.0.0.0/8(ro) 192.168.1.5(rw)";
+ * a word "mode=squash" or "mode=match", or "ro", applies to all.  Any thread.
+ */
+int export_rules_parse(const char *text, struct export_rules *ret, struct err *err);
+
+/**
+ * export_rules_match() - does a client address pass?
+ * @addr:		IPv4-mapped for IPv4
+ * @ret_read_only:	set on true: by the whole export or by the longest matching network
+ *
+ * Pure.  Any thread.
+ */
+bool export_rules_match(const struct export_rules *r, const struct in6_addr *addr, bool *ret_read_only);
+
+/* ---- one workspace --------------------------------------------------------------------------- */
+
+struct ws_pair {
+	char *key, *value; /* owned */
+};
+
+struct workspace {
+	struct map_node by_id;	/* registry's */
+	struct map_node by_key; /* registry's */
+	int refs;		/* atomic; see workspace_ref() */
+	char id[WS_ID_LEN + 1];
+	uint8_t uuid[16];
+	uint64_t key; /* first 8 bytes of the uuid, big-endian: in file handles; unique in the registry */
+	uint64_t fsid; /* what NFS shows as fsid: never 0 or 1, constant for the workspace's life */
+	int root_fd;   /* owned: O_PATH|O_DIRECTORY of files/; -1 only while it is being made */
+	uint64_t root_mnt_id; /* statx stx_mnt_id of root_fd: what is mounted inside shows another */
+	uint64_t root_ino;    /* inode number of root_fd */
+	uint32_t root_dev_major, root_dev_minor;
+	uid_t owner_uid; /* what every door shows */
+	gid_t owner_gid;
+	bool is_gone;  /* atomic: deleted; handles answer ESTALE */
+	uint64_t seq;  /* creation order, for newest-first lists */
+	uint64_t created_ns, updated_ns; /* CLOCK_REALTIME; updated_ns protected by the registry's lock */
+	char *name;	   /* owned, may be NULL; immutable in this API */
+	struct ws_pair *metadata; /* owned */
+	size_t n_metadata;
+	const struct export_rules *exports; /* atomic pointer; NULL = the registry's default rules */
+	uint64_t export_gen; /* atomic: counts changes, so that a cached verdict can be recognised as old */
+};
+
+void workspace_ref(struct workspace *ws);   /* any thread */
+void workspace_unref(struct workspace *ws); /* any thread; the last one closes root_fd and frees */
+
+/* ---- the registry ------------------------------------------------------------------------------ */
+
+struct ws_registry;
+struct store;
+
+struct ws_registry_options {
+	const char *data_dir; /* borrowed; exists, belongs to this process's user */
+	uid_t owner_uid;      /* WORKSPACE_OWNER, for new workspaces */
+	gid_t owner_gid;
+	struct export_rules default_exports;
+	/* called, before create answers and after each load at start, so that the broker knows the
+	 * folder; may be NULL.  Pool or main thread. */
+	int (*on_open)(void *arg, const struct workspace *ws, struct err *err);
+	void (*on_gone)(void *arg, const struct workspace *ws);
+	void *arg;
+};
+
+/**
+ * ws_registry_open() - load all workspaces, finish deletions that a crash interrupted
+ * @store:	borrowed until ws_registry_close()
+ *
+ * A row whose folder is missing or unusable is logged and skipped: it must not keep the rest from
+ * being served.  Main thread, before loops run.
+ */
+int ws_registry_open(struct store *store, const struct ws_registry_options *o,
+		     struct ws_registry **ret, struct err *err);
+void ws_registry_close(struct ws_registry *r); /* every reference but the registry's must be back */
+
+struct ws_create {
+	const char *name; /* borrowed, may be NULL */
+	const struct ws_pair *metadata; /* borrowed */
+	size_t n_metadata;
+};
+
+/**
+ * ws_create() - new workspace: row, folder, export, in this order
+ *
+ * Pool thread (writes to the store, blocks).  On success *@ret is a reference the caller owns.
+ * Return: 0, -EINVAL (name or metadata not acceptable), -ENOSPC, -EIO.
+ */
+int ws_create(struct ws_registry *r, const struct ws_create *c, struct workspace **ret, struct err *err);
+
+/* ws_find() - by text id; any text that is no known id gives NULL.  Owned reference.  Any thread. */
+struct workspace *ws_find(struct ws_registry *r, const char *id);
+/* ws_find_key() - by the key in a file handle.  Owned reference or NULL.  Any thread. */
+struct workspace *ws_find_key(struct ws_registry *r, uint64_t key);
+
+/* ws_list() - owned array of owned references, newest first; *@ret_n entries.  Any thread. */
+int ws_list(struct ws_registry *r, struct workspace ***ret, size_t *ret_n);
+void ws_list_free(struct workspace **list, size_t n);
+
+/* ws_list_generation() - grows with each create and delete: mtime and cookie verifier of "/" */
+uint64_t ws_list_generation(struct ws_registry *r);
+
+/**
+ * ws_delete() - mark, take out of the registry, remove the files, drop the row
+ *
+ * Pool thread; blocks for as long as removing the tree takes.  Directories without permission bits
+ * are opened up first.  Return: 0, -ENOENT (unknown id), -EIO (what is left is finished at next start).
+ */
+int ws_delete(struct ws_registry *r, const char *id, struct err *err);
+
+/* ws_set_exports() - publish rules (copied) and store them; NULL returns to the default.  Pool thread. */
+int ws_set_exports(struct ws_registry *r, struct workspace *ws, const struct export_rules *rules, struct err *err);
+
+/* ws_exports() - rules in force now; borrowed, valid for the registry's life (old ones are kept). */
+const struct export_rules *ws_exports(struct ws_registry *r, const struct workspace *ws);
+
+#endif
