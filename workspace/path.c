@@ -17,10 +17,14 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/io.h"
 
 /* The kernel answers EAGAIN when any rename or mount happened during the walk; under a rename storm a
  * handful of tries does not do. */
 #define PATH_RETRIES 128
+
+/* Levels: names of one byte in a path of PATH_MAX give 2048; deeper trees can be made step by step. */
+#define PATH_DEPTH_MAX 65536
 
 static int openat2_once(int dirfd, const char *path, struct open_how *how)
 {
@@ -55,6 +59,34 @@ const char *path_proc(char *dst, int fd)
 {
 	(void)snprintf(dst, PATH_PROC_LEN, "/proc/self/fd/%d", fd);
 	return dst;
+}
+
+int path_open_parent(int dirfd, uint64_t root_ino, uint32_t dev_major, uint32_t dev_minor)
+{
+	auto_close int parent = openat(dirfd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	auto_close int up = -1;
+	struct statx here;
+	uint64_t below = 0;
+
+	if (parent < 0)
+		return -errno;
+	up = fcntl(parent, F_DUPFD_CLOEXEC, 0);
+	for (int depth = 0; depth < PATH_DEPTH_MAX && up >= 0; depth++) {
+		int next;
+
+		if (statx(up, "", AT_EMPTY_PATH, STATX_INO, &here) < 0)
+			return -errno;
+		if (here.stx_ino == root_ino && here.stx_dev_major == dev_major &&
+		    here.stx_dev_minor == dev_minor)
+			return take_fd(&parent);
+		if (here.stx_ino == below) /* the root of the file system is its own parent */
+			break;
+		below = here.stx_ino;
+		next = openat(up, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		(void)close(up);
+		up = next;
+	}
+	return up < 0 ? -errno : -ESTALE;
 }
 
 int path_reopen(int path_fd, int flags)
@@ -92,13 +124,13 @@ struct remover {
 	unsigned long n_parked, n_done;
 };
 
-/* Opens up a directory whose owner took the permission bits away from himself. */
-static int open_dir_to_empty(int dirfd, const char *name)
+/* A directory whose owner took the permission bits away from himself gets them back first: emptying needs
+ * them, and so does moving it, since that changes its "..".  Returns an O_PATH descriptor. */
+static int open_up_dir(int dirfd, const char *name)
 {
 	char proc[PATH_PROC_LEN];
 	auto_close int path = -1;
 	struct stat st;
-	int fd;
 
 	path = path_open(dirfd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0, PATH_NOFOLLOW_ALL);
 	if (path < 0)
@@ -107,25 +139,25 @@ static int open_dir_to_empty(int dirfd, const char *name)
 		return -errno;
 	if ((st.st_mode & 0700) != 0700 && chmod(path_proc(proc, path), 0700) < 0)
 		return -errno;
-	fd = path_open(path, ".", O_RDONLY | O_DIRECTORY, 0, PATH_NOFOLLOW_ALL);
-	return fd;
+	return take_fd(&path);
+}
+
+static int open_dir_to_empty(int dirfd, const char *name)
+{
+	auto_close int path = open_up_dir(dirfd, name);
+
+	if (path < 0)
+		return path;
+	return path_open(path, ".", O_RDONLY | O_DIRECTORY, 0, PATH_NOFOLLOW_ALL);
 }
 
 static int park_directory(struct remover *r, int dirfd, const char *name)
 {
 	char parked[NAME_MAX + 1];
-	char proc[PATH_PROC_LEN];
-	auto_close int path = -1;
-	struct stat st;
+	auto_close int path = open_up_dir(dirfd, name);
 
-	/* Moving a directory changes its "..", which asks for write permission on the directory itself. */
-	path = path_open(dirfd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0, PATH_NOFOLLOW_ALL);
 	if (path < 0)
 		return path;
-	if (fstat(path, &st) < 0)
-		return -errno;
-	if ((st.st_mode & 0700) != 0700 && chmod(path_proc(proc, path), 0700) < 0)
-		return -errno;
 	(void)snprintf(parked, sizeof(parked), "%s.%lu", r->prefix, r->n_parked);
 	if (renameat(dirfd, name, r->top, parked) < 0)
 		return -errno;
@@ -185,6 +217,29 @@ static int empty_and_remove(struct remover *r, const char *name)
 	return -ENOTEMPTY;
 }
 
+/* A crash leaves parked directories behind: the numbering begins after those, and all of them go. */
+static int find_parked(struct remover *r)
+{
+	size_t prefix_len = strlen(r->prefix);
+	auto_closedir DIR *d = NULL;
+	struct dirent *e;
+	uint64_t n;
+	int fd = path_open(r->top, ".", O_RDONLY | O_DIRECTORY, 0, 0);
+
+	if (fd < 0)
+		return fd;
+	d = fdopendir(fd);
+	if (d == NULL) {
+		(void)close(fd);
+		return -ENOMEM;
+	}
+	while ((e = readdir(d)) != NULL)
+		if (strncmp(e->d_name, r->prefix, prefix_len) == 0 && e->d_name[prefix_len] == '.' &&
+		    io_parse_u64(e->d_name + prefix_len + 1, 0, ULONG_MAX - 1, &n) == 0 && n >= r->n_parked)
+			r->n_parked = n + 1;
+	return 0;
+}
+
 int path_remove_tree(int dirfd, const char *name, struct err *err)
 {
 	char prefix[NAME_MAX / 2];
@@ -196,15 +251,10 @@ int path_remove_tree(int dirfd, const char *name, struct err *err)
 		return err_set(err, -EINVAL, "remove '%s': not a name", name);
 	if (unlinkat(dirfd, name, 0) == 0)
 		return 0;
-	/* A crash leaves parked directories behind: the numbering begins after those, and all go. */
 	(void)snprintf(prefix, sizeof(prefix), ".removing-%s", name);
-	for (;; r.n_parked++) {
-		struct stat st;
-
-		(void)snprintf(parked, sizeof(parked), "%s.%lu", prefix, r.n_parked);
-		if (fstatat(dirfd, parked, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			break;
-	}
+	rc = find_parked(&r);
+	if (rc < 0)
+		return err_set(err, rc, "remove '%s': %s", name, strerror(-rc));
 	rc = empty_and_remove(&r, name);
 	if (rc < 0 && rc != -ENOENT)
 		return err_set(err, rc, "remove '%s': %s", name, strerror(-rc));
