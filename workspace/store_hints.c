@@ -71,8 +71,7 @@ int store_hints_put(struct store *s, const struct hint_row *rows, size_t n, stru
 	return n == 0 ? 0 : store_write(s, "write hints", put_batch, &b, err);
 }
 
-/* ---- reading
- * ------------------------------------------------------------------------------------------ */
+/* ---- reading ------------------------------------------------------------- */
 
 /* False for a damaged row: a hint is only a guess, and one less costs a walk. */
 static bool read_hint(sqlite3_stmt *st, struct hint_row *row, char name[NAME_BYTES_MAX + 1])

@@ -57,8 +57,7 @@ static bool means_vanished(int rc)
 	return rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP || rc == -ESTALE;
 }
 
-/* ---- opening
- * ------------------------------------------------------------------------------------------ */
+/* ---- opening ------------------------------------------------------------- */
 
 /* The directory @name if it still is inode @ino; -ESTALE when it is another. */
 static int open_dir(int dirfd, const char *name, uint64_t ino)
@@ -105,8 +104,7 @@ static int reopen_top(struct walker *w)
 	return 0;
 }
 
-/* ---- reading one directory
- * ------------------------------------------------------------------------- */
+/* ---- reading one directory ----------------------------------------------- */
 
 static int remember_subdir(struct frame *f, uint64_t ino, const char *name)
 {
@@ -186,8 +184,7 @@ static int read_frame(struct walker *w, struct frame *f)
 	return rc;
 }
 
-/* ---- the stack
- * ------------------------------------------------------------------------------------------ */
+/* ---- the stack ----------------------------------------------------------- */
 
 /* Takes @fd, reads the directory, and leaves it on top of the stack. */
 static int push(struct walker *w, int fd, const char *name, uint64_t ino)

@@ -54,8 +54,7 @@ struct ws_registry {
 	struct list rules;           /* protected by rules_mutex */
 };
 
-/* ---- ids
- * ------------------------------------------------------------------------------------------- */
+/* ---- ids ----------------------------------------------------------------- */
 
 static void id_format(char dst[WS_ID_LEN + 1], const uint8_t uuid[16])
 {
@@ -114,8 +113,7 @@ static uint64_t be64_at(const uint8_t *p)
 	return be64toh(v);
 }
 
-/* ---- one workspace in memory
- * ------------------------------------------------------------------------ */
+/* ---- one workspace in memory --------------------------------------------- */
 
 static void workspace_free(struct workspace *ws)
 {
@@ -224,8 +222,7 @@ static int workspace_from_row(struct ws_registry *r, const struct ws_row *row,
 	return 0;
 }
 
-/* ---- its folder
- * --------------------------------------------------------------------------------------- */
+/* ---- its folder ---------------------------------------------------------- */
 
 /* files/ shows its mode through every door; the others are the daemon's own. */
 static const struct {
@@ -301,8 +298,7 @@ static int remove_folder_and_row(struct ws_registry *r, const char *id, struct e
 	return store_ws_remove(r->store, id, err);
 }
 
-/* ---- the registry's maps
- * -------------------------------------------------------------------------------- */
+/* ---- the registry's maps ------------------------------------------------- */
 
 static struct workspace *find_locked(struct ws_registry *r, uint64_t key)
 {
@@ -440,8 +436,7 @@ uint64_t ws_list_generation(struct ws_registry *r)
 	return __atomic_load_n(&r->generation, __ATOMIC_ACQUIRE);
 }
 
-/* ---- opening at start
- * --------------------------------------------------------------------------------- */
+/* ---- opening at start ---------------------------------------------------- */
 
 struct load_item {
 	char id[WS_ID_LEN + 1];
@@ -650,8 +645,7 @@ void ws_registry_close(struct ws_registry *r)
 	free(r);
 }
 
-/* ---- create and delete
- * ----------------------------------------------------------------------------------- */
+/* ---- create and delete --------------------------------------------------- */
 
 static void random_id(struct ws_registry *r, char id[WS_ID_LEN + 1])
 {
@@ -781,8 +775,7 @@ int ws_delete(struct ws_registry *r, const char *id, struct err *err)
 	return rc;
 }
 
-/* ---- export rules
- * ----------------------------------------------------------------------------------------- */
+/* ---- export rules -------------------------------------------------------- */
 
 static int store_rules(struct ws_registry *r, const struct workspace *ws,
 		       const struct export_rules *rules, uint64_t now_ns, struct err *err)

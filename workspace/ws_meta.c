@@ -11,8 +11,7 @@
 
 #include "proto/jsonx.h"
 
-/* ---- UTF-8
- * -------------------------------------------------------------------------------------------- */
+/* ---- UTF-8 --------------------------------------------------------------- */
 
 /* By the number of leading one bits of the first byte; smaller code points would be overlong. */
 static const struct utf8_form {
@@ -71,8 +70,7 @@ static bool text_is_ok(const char *s, enum text_rule rule)
 	return true;
 }
 
-/* ---- what is acceptable
- * -------------------------------------------------------------------------------- */
+/* ---- what is acceptable -------------------------------------------------- */
 
 int ws_name_check(const char *name, struct err *err)
 {
@@ -117,8 +115,7 @@ int ws_meta_check(const struct ws_pair *pairs, size_t n, struct err *err)
 	return 0;
 }
 
-/* ---- memory and JSON
- * ------------------------------------------------------------------------------------ */
+/* ---- memory and JSON ----------------------------------------------------- */
 
 void ws_meta_free(struct ws_pair *pairs, size_t n)
 {
