@@ -27,12 +27,12 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/io.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "proto/jsonx.h"
 #include "workspace/path.h"
 #include "workspace/store.h"
+#include "workspace/ws_id.h"
 #include "workspace/ws_meta.h"
 
 #define SHORT_ID 8 /* characters of an id in the log: enough to find it, too few to mount it */
@@ -54,56 +54,7 @@ struct ws_registry {
 	struct list rules;           /* protected by rules_mutex */
 };
 
-/* ---- ids ----------------------------------------------------------------- */
-
-static void id_format(char dst[WS_ID_LEN + 1], const uint8_t uuid[16])
-{
-	static const char digits[] = "0123456789abcdef";
-	char *p = dst;
-
-	for (int i = 0; i < 16; i++) {
-		if (i == 4 || i == 6 || i == 8 || i == 10)
-			*p++ = '-';
-		*p++ = digits[uuid[i] >> 4];
-		*p++ = digits[uuid[i] & 15];
-	}
-	*p = '\0';
-}
-
-static int hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static bool is_v4(const uint8_t uuid[16])
-{
-	return (uuid[6] & 0xf0) == 0x40 && (uuid[8] & 0xc0) == 0x80;
-}
-
-/* Only the form that id_format() writes: one workspace has one name. */
-static bool id_parse(const char *id, uint8_t uuid[16])
-{
-	char again[WS_ID_LEN + 1];
-	const char *p = id;
-
-	if (strnlen(id, WS_ID_LEN + 1) != WS_ID_LEN)
-		return false;
-	for (int i = 0; i < 16; i++, p += 2) {
-		int hi, lo;
-
-		if (*p == '-')
-			p++;
-		hi = hex_value(p[0]);
-		lo = hi < 0 ? -1 : hex_value(p[1]);
-		if (lo < 0)
-			return false;
-		uuid[i] = (uint8_t)(hi << 4 | lo);
-	}
-	id_format(again, uuid);
-	return is_v4(uuid) && strcmp(again, id) == 0;
-}
+/* ---- one workspace in memory --------------------------------------------- */
 
 static uint64_t be64_at(const uint8_t *p)
 {
@@ -112,8 +63,6 @@ static uint64_t be64_at(const uint8_t *p)
 	memcpy(&v, p, sizeof(v));
 	return be64toh(v);
 }
-
-/* ---- one workspace in memory --------------------------------------------- */
 
 static void workspace_free(struct workspace *ws)
 {
@@ -140,7 +89,7 @@ void workspace_unref(struct workspace *ws)
 static void set_identity(struct workspace *ws, const uint8_t uuid[16])
 {
 	memcpy(ws->uuid, uuid, sizeof(ws->uuid));
-	id_format(ws->id, uuid);
+	ws_id_format(ws->id, uuid);
 	ws->key = be64_at(uuid);
 	ws->fsid = be64_at(uuid + 8);
 }
@@ -156,6 +105,7 @@ static struct rules_node *rules_keep(struct ws_registry *r, const struct export_
 	return n;
 }
 
+/* At start only, before other threads: no lock is needed. */
 static int load_rules(struct ws_registry *r, const char *json, const struct export_rules **ret,
 		      struct err *err)
 {
@@ -168,9 +118,7 @@ static int load_rules(struct ws_registry *r, const char *json, const struct expo
 		rc = export_rules_from_json(o, &rules, err);
 	if (rc < 0)
 		return rc;
-	(void)pthread_mutex_lock(&r->rules_mutex);
 	n = rules_keep(r, &rules);
-	(void)pthread_mutex_unlock(&r->rules_mutex);
 	if (n == NULL)
 		return err_set(err, -ENOMEM, "out of memory");
 	*ret = &n->rules;
@@ -183,7 +131,7 @@ static int fill_from_row(struct ws_registry *r, struct workspace *ws, const stru
 	uint8_t uuid[16];
 	int rc;
 
-	if (!id_parse(row->id, uuid))
+	if (!ws_id_parse(row->id, uuid))
 		return err_set(err, -EINVAL, "its id is not a UUID v4");
 	set_identity(ws, uuid);
 	ws->owner_uid = row->owner_uid;
@@ -374,7 +322,7 @@ struct workspace *ws_find(struct ws_registry *r, const char *id)
 	struct workspace *ws;
 	uint8_t uuid[16];
 
-	if (!id_parse(id, uuid))
+	if (!ws_id_parse(id, uuid))
 		return NULL;
 	ws = ws_find_key(r, be64_at(uuid));
 	if (ws != NULL && memcmp(ws->uuid, uuid, sizeof(uuid)) != 0) {
@@ -653,13 +601,11 @@ static void random_id(struct ws_registry *r, char id[WS_ID_LEN + 1])
 	uint8_t uuid[16];
 
 	do {
-		io_random(uuid, sizeof(uuid));
-		uuid[6] = (uuid[6] & 0x0f) | 0x40;
-		uuid[8] = (uuid[8] & 0x3f) | 0x80;
+		ws_id_random(uuid);
 		taken = ws_find_key(r, be64_at(uuid));
 		workspace_unref(taken);
 	} while (taken != NULL);
-	id_format(id, uuid);
+	ws_id_format(id, uuid);
 }
 
 static int new_row(struct ws_registry *r, const struct ws_create *c, struct ws_row *row,
@@ -688,6 +634,8 @@ static void roll_back(struct ws_registry *r, const char *id)
 {
 	struct err err = {0};
 
+	/* It may have got as far as LIVE. */
+	(void)store_ws_set_state(r->store, id, WS_ROW_MAKING, NULL);
 	if (remove_folder_and_row(r, id, &err) < 0)
 		log_error(LOG_WS,
 			  "a failed creation is removed at the next start ws=%.*s why=\"%s\"",
