@@ -92,6 +92,8 @@ struct workspace {
 	uint64_t root_mnt_id; /* statx stx_mnt_id of root_fd: what is mounted inside shows another */
 	uint64_t root_ino;    /* inode number of root_fd */
 	uint32_t root_dev_major, root_dev_minor;
+	uint32_t fs_id; /* atomic; identity of the file system in file handles; 0 until inode.c asked */
+	uint64_t slow_until_ns; /* atomic; CLOCK_MONOTONIC: until then what may wait goes to a pool at once */
 	uid_t owner_uid; /* what every door shows */
 	gid_t owner_gid;
 	bool is_gone;  /* atomic: deleted; handles answer ESTALE */
