@@ -133,7 +133,7 @@ static int load_config(struct daemon *d, const char *file, struct err *err)
 	return rc;
 }
 
-/* "name:key", or a key alone, which gets its place in the list as its name. */
+/* "name:key", or a key alone. */
 static int split_keys(struct daemon *d, struct err *err)
 {
 	static const char *const unnamed = "unnamed";
