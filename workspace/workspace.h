@@ -11,68 +11,16 @@
 #ifndef WORKSPACE_WORKSPACE_H
 #define WORKSPACE_WORKSPACE_H
 
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "base/err.h"
 #include "base/map.h"
+#include "workspace/export_rules.h"
 
 #define WS_ID_LEN   36 /* UUID v4 as text */
 #define WS_NAME_MAX 255
-
-/* ---- who may mount, and as whom ------------------------------------------------------------- */
-
-enum export_mode {
-	EXPORT_SQUASH, /* any uid of an allowed client acts as the owner */
-	EXPORT_MATCH,  /* uid 0 and the owner's uid act as the owner, others by the mode's "other" bits */
-};
-
-struct export_net {
-	struct in6_addr addr; /* IPv4 as ::ffff:a.b.c.d */
-	uint8_t prefix;	      /* bits of the 128: an IPv4 /24 is 120 */
-	bool read_only;
-};
-
-#define EXPORT_NETS_MAX 32
-
-/* Immutable once published: a change replaces the whole. */
-struct export_rules {
-	enum export_mode mode;
-	bool read_only;
-	unsigned n_nets; /* 0: loopback clients only */
-	struct export_net nets[EXPORT_NETS_MAX];
-};
-
-/**
- * export_net_parse() - "10.0.0.0/8", "192.168.1.7", "fd00::/8" or "*" (everyone)
- *
- * Host bits that are set are refused, since they usually are a mistake.  Any thread.
- * Return: 0, or -EINVAL with what is allowed in @err.
- */
-int export_net_parse(const char *text, struct export_net *ret, struct err *err);
-
-/* export_net_format() - the text that export_net_parse() takes; @dst >= 64 bytes */
-#define EXPORT_NET_TEXT 64
-char *export_net_format(char *dst, size_t dst_len, const struct export_net *net);
-
-/**
- * export_rules_parse() - the value of WORKSPACE_NFS_EXPORTS: rules for workspaces without their own
- *
- * Space-separated networks, each with optional options in brackets: "10.0.0.0/8(ro) 192.168.1.5(rw)";
- * a word "mode=squash" or "mode=match", or "ro", applies to all.  Any thread.
- */
-int export_rules_parse(const char *text, struct export_rules *ret, struct err *err);
-
-/**
- * export_rules_match() - does a client address pass?
- * @addr:		IPv4-mapped for IPv4
- * @ret_read_only:	set on true: by the whole export or by the longest matching network
- *
- * Pure.  Any thread.
- */
-bool export_rules_match(const struct export_rules *r, const struct in6_addr *addr, bool *ret_read_only);
 
 /* ---- one workspace --------------------------------------------------------------------------- */
 
