@@ -13,6 +13,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "proto/wire.h"
+
 enum { MSG_CALL = 0, MSG_REPLY = 1 };
 enum { MSG_ACCEPTED = 0, MSG_DENIED = 1 };
 enum { REJECT_RPC_MISMATCH = 0, REJECT_AUTH_ERROR = 1 };
@@ -22,27 +24,9 @@ enum { STAT_BADCRED = 1, STAT_BADVERF = 3, STAT_TOOWEAK = 5 }; /* auth_stat */
 #define CALL_FIXED_LEN 32 /* bytes: xid to the length of the credential */
 #define VERF_FIXED_LEN 8
 #define ANSWERABLE_LEN 12 /* bytes: xid, direction and rpcvers, enough to answer RPC_MISMATCH */
-#define SYS_FIXED_LEN  20 /* bytes of AUTH_SYS without name and groups: stamp to number of groups  \
-			   */
-
-static uint32_t get32(const uint8_t *p)
-{
-	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
-
-static uint8_t *put32(uint8_t *p, uint32_t v)
-{
-	p[0] = (uint8_t)(v >> 24);
-	p[1] = (uint8_t)(v >> 16);
-	p[2] = (uint8_t)(v >> 8);
-	p[3] = (uint8_t)v;
-	return p + 4;
-}
-
-static size_t padded(size_t n)
-{
-	return (n + 3) & ~(size_t)3;
-}
+#define SYS_FIXED_LEN                                                                              \
+	20 /* bytes of AUTH_SYS without name and groups: stamp to number of groups                 \
+	    */
 
 /* The body of an AUTH_SYS credential: stamp, machine name, uid, gid, further groups; nothing behind
  * it. */
@@ -52,19 +36,19 @@ static bool parse_sys(const uint8_t *p, size_t n, struct rpc_cred *c)
 
 	if (n < SYS_FIXED_LEN)
 		return false;
-	name_len = get32(p + 4);
-	if (name_len > RPC_SYS_NAME || padded(name_len) > n - SYS_FIXED_LEN)
+	name_len = wire_get32(p + 4);
+	if (name_len > RPC_SYS_NAME || wire_padded(name_len) > n - SYS_FIXED_LEN)
 		return false;
-	p += 8 + padded(name_len);
-	n -= SYS_FIXED_LEN + padded(name_len);
-	c->uid = get32(p);
-	c->gid = get32(p + 4);
-	n_gids = get32(p + 8);
+	p += 8 + wire_padded(name_len);
+	n -= SYS_FIXED_LEN + wire_padded(name_len);
+	c->uid = wire_get32(p);
+	c->gid = wire_get32(p + 4);
+	n_gids = wire_get32(p + 8);
 	if (n_gids > RPC_SYS_GIDS || n != 4 * n_gids)
 		return false;
 	p += 12;
 	for (size_t i = 0; i < n_gids; i++)
-		c->gids[i] = get32(p + 4 * i);
+		c->gids[i] = wire_get32(p + 4 * i);
 	c->n_gids = (uint32_t)n_gids;
 	return true;
 }
@@ -86,44 +70,44 @@ enum rpc_parse rpc_parse_call(const uint8_t *p, size_t n, struct rpc_call_header
 	size_t cred_len, verf_len;
 	const uint8_t *cred;
 
-	if (n < ANSWERABLE_LEN || get32(p + 4) != MSG_CALL)
+	if (n < ANSWERABLE_LEN || wire_get32(p + 4) != MSG_CALL)
 		return RPC_IGNORE;
-	ret->xid = get32(p);
+	ret->xid = wire_get32(p);
 	ret->cred.n_gids = 0;
-	if (get32(p + 8) != RPC_VERSION)
+	if (wire_get32(p + 8) != RPC_VERSION)
 		return RPC_REJECT_VERS;
 	if (n < CALL_FIXED_LEN)
 		return RPC_IGNORE;
-	ret->prog = get32(p + 12);
-	ret->vers = get32(p + 16);
-	ret->proc = get32(p + 20);
-	ret->cred.flavor = get32(p + 24);
+	ret->prog = wire_get32(p + 12);
+	ret->vers = wire_get32(p + 16);
+	ret->proc = wire_get32(p + 20);
+	ret->cred.flavor = wire_get32(p + 24);
 	ret->cred.uid = 0;
 	ret->cred.gid = 0;
 
-	cred_len = get32(p + 28);
+	cred_len = wire_get32(p + 28);
 	cred = p + CALL_FIXED_LEN;
 	n -= CALL_FIXED_LEN;
-	if (cred_len > RPC_CRED_MAX || padded(cred_len) > n)
+	if (cred_len > RPC_CRED_MAX || wire_padded(cred_len) > n)
 		return RPC_REJECT_CRED;
-	p = cred + padded(cred_len);
-	n -= padded(cred_len);
+	p = cred + wire_padded(cred_len);
+	n -= wire_padded(cred_len);
 
 	if (n < VERF_FIXED_LEN)
 		return RPC_REJECT_VERF;
-	verf_len = get32(p + 4);
+	verf_len = wire_get32(p + 4);
 	n -= VERF_FIXED_LEN;
-	if (verf_len > RPC_CRED_MAX || padded(verf_len) > n)
+	if (verf_len > RPC_CRED_MAX || wire_padded(verf_len) > n)
 		return RPC_REJECT_VERF;
-	ret->args = p + VERF_FIXED_LEN + padded(verf_len);
-	ret->args_len = n - padded(verf_len);
+	ret->args = p + VERF_FIXED_LEN + wire_padded(verf_len);
+	ret->args_len = n - wire_padded(verf_len);
 	return parse_cred(cred, cred_len, &ret->cred);
 }
 
 static size_t put_words(uint8_t *dst, const uint32_t *w, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		dst = put32(dst, w[i]);
+		dst = wire_put32(dst, w[i]);
 	return 4 * n;
 }
 
@@ -167,21 +151,20 @@ static size_t sys_len(const struct rpc_cred *c, size_t name_len)
 {
 	if (c->flavor != RPC_AUTH_SYS)
 		return 0;
-	return SYS_FIXED_LEN + padded(name_len) + 4 * (size_t)c->n_gids;
+	return SYS_FIXED_LEN + wire_padded(name_len) + 4 * (size_t)c->n_gids;
 }
 
 static uint8_t *put_sys(uint8_t *p, const struct rpc_cred *c, const char *name, size_t name_len)
 {
-	p = put32(p,
-		  0); /* stamp: any value; ours is fixed, so that a call's bytes are predictable */
-	p = put32(p, (uint32_t)name_len);
-	memset(p, 0, padded(name_len));
-	memcpy(p, name, name_len);
-	p = put32(p + padded(name_len), c->uid);
-	p = put32(p, c->gid);
-	p = put32(p, c->n_gids);
+	p = wire_put32(
+		p, 0); /* stamp: any value; ours is fixed, so that a call's bytes are predictable */
+	p = wire_put32(p, (uint32_t)name_len);
+	p = wire_put_bytes(p, name, name_len);
+	p = wire_put32(p, c->uid);
+	p = wire_put32(p, c->gid);
+	p = wire_put32(p, c->n_gids);
 	for (uint32_t i = 0; i < c->n_gids; i++)
-		p = put32(p, c->gids[i]);
+		p = wire_put32(p, c->gids[i]);
 	return p;
 }
 
@@ -195,17 +178,17 @@ size_t rpc_write_call(uint8_t *dst, size_t dst_len, const struct rpc_call_header
 	assert(h->cred.n_gids <= RPC_SYS_GIDS);
 	if (dst_len < CALL_FIXED_LEN + cred_len + VERF_FIXED_LEN)
 		return 0;
-	p = put32(p, h->xid);
-	p = put32(p, MSG_CALL);
-	p = put32(p, RPC_VERSION);
-	p = put32(p, h->prog);
-	p = put32(p, h->vers);
-	p = put32(p, h->proc);
-	p = put32(p, h->cred.flavor);
-	p = put32(p, (uint32_t)cred_len);
+	p = wire_put32(p, h->xid);
+	p = wire_put32(p, MSG_CALL);
+	p = wire_put32(p, RPC_VERSION);
+	p = wire_put32(p, h->prog);
+	p = wire_put32(p, h->vers);
+	p = wire_put32(p, h->proc);
+	p = wire_put32(p, h->cred.flavor);
+	p = wire_put32(p, (uint32_t)cred_len);
 	if (cred_len > 0)
 		p = put_sys(p, &h->cred, machine, name_len);
-	p = put32(p, RPC_AUTH_NONE);
-	p = put32(p, 0);
+	p = wire_put32(p, RPC_AUTH_NONE);
+	p = wire_put32(p, 0);
 	return (size_t)(p - dst);
 }

@@ -14,13 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/wire.h"
+
 #define LAST_FRAGMENT 0x80000000u
 #define MARK_LEN      4
-
-static uint32_t get32(const uint8_t *p)
-{
-	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
 
 /* The last record was gathered and given to the caller, who has now come back. */
 static bool is_done(const struct rpc_record *r)
@@ -100,7 +97,7 @@ static int gather(struct rpc_record *r, const uint8_t *p, size_t n, size_t *used
 				r->head[r->head_len++] = *p++;
 			if (r->head_len < MARK_LEN)
 				break;
-			rc = begin_fragment(r, get32(r->head));
+			rc = begin_fragment(r, wire_get32(r->head));
 			if (rc < 0)
 				break;
 		}
@@ -124,7 +121,7 @@ int rpc_record_next(struct rpc_record *r, const uint8_t *p, size_t n, size_t *us
 	if (is_done(r))
 		rpc_record_reset(r);
 	if (n >= MARK_LEN && is_between_records(r)) {
-		uint32_t mark = get32(p);
+		uint32_t mark = wire_get32(p);
 		uint32_t len = mark & ~LAST_FRAGMENT;
 
 		if ((mark & LAST_FRAGMENT) != 0 && len <= n - MARK_LEN && len <= RPC_RECORD_MAX) {
