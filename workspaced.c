@@ -77,6 +77,7 @@ struct daemon {
 	uv_poll_t on_broker_death;
 	uv_timer_t housekeeping;
 	uv_work_t housekeeping_work;
+	bool is_stopping; /* the loop now runs for the parts that end: leave it alone */
 	bool is_housekeeping;
 	bool hints_failed; /* the last flush did: log a change, not each second */
 	int exit_code;
@@ -376,6 +377,8 @@ static void on_stop_signal(uv_signal_t *h, int signum)
 {
 	struct daemon *d = h->data;
 
+	if (d->is_stopping)
+		return;
 	log_info(LOG_MAIN, "stopping signal=%s", signum == SIGINT ? "INT" : "TERM");
 	uv_stop(&d->loop);
 }
@@ -523,6 +526,7 @@ static int daemon_start(struct daemon *d, struct err *err)
 	return rc;
 }
 
+/* At every log level: it is what scripts wait for and read the ports from. */
 static void log_ready(const struct daemon *d)
 {
 	char http_host[URL_HOST_MAX], nfs_host[URL_HOST_MAX];
@@ -556,6 +560,7 @@ static void stop_loop(struct daemon *d)
 /* Each part may be missing when the start failed half-way.  HTTP first: it asks the others. */
 static void daemon_stop(struct daemon *d)
 {
+	d->is_stopping = true;
 	if (d->has_loop)
 		(void)uv_signal_stop(&d->on_int);
 	handle_signal(SIGINT, on_second_interrupt);
