@@ -17,8 +17,7 @@
 
 static const char *const mode_names[] = {[EXPORT_SQUASH] = "squash", [EXPORT_MATCH] = "match"};
 
-/* ---- one network
- * ------------------------------------------------------------------------------------ */
+/* ---- one network --------------------------------------------------------- */
 
 static bool is_v4_mapped(const struct in6_addr *addr)
 {
@@ -111,8 +110,7 @@ char *export_net_format(char *dst, size_t dst_len, const struct export_net *net)
 	return dst;
 }
 
-/* ---- a set of rules as text
- * --------------------------------------------------------------------------- */
+/* ---- a set of rules as text ---------------------------------------------- */
 
 static int add_net(struct export_rules *r, const struct export_net *net, struct err *err)
 {
@@ -192,8 +190,7 @@ int export_rules_parse(const char *text, struct export_rules *ret, struct err *e
 	return 0;
 }
 
-/* ---- as JSON
- * ---------------------------------------------------------------------------------------- */
+/* ---- as JSON ------------------------------------------------------------- */
 
 static int net_from_json(json_t *item, struct export_net *ret, struct err *err)
 {
@@ -279,8 +276,7 @@ json_t *export_rules_to_json(const struct export_rules *r)
 			 "networks", list);
 }
 
-/* ---- asked about an address
- * -------------------------------------------------------------------------- */
+/* ---- asked about an address ---------------------------------------------- */
 
 static bool net_contains(const struct export_net *net, const struct in6_addr *addr)
 {

@@ -44,7 +44,7 @@ void ws_row_fini(struct ws_row *row);
 int store_ws_insert(struct store *s, struct ws_row *row, struct err *err); /* sets row->seq; -EEXIST */
 int store_ws_set_state(struct store *s, const char *id, enum ws_row_state state, struct err *err);
 int store_ws_set_exports(struct store *s, const char *id, const char *json_or_null, uint64_t updated_ns, struct err *err);
-int store_ws_remove(struct store *s, const char *id, struct err *err);
+int store_ws_remove(struct store *s, const char *id, struct err *err); /* and its hints */
 /* The three above: -ENOENT when there is no such row.
  *
  * store_ws_each() - all rows, oldest first; stops when @fn returns other than 0, and returns that.  A damaged row
@@ -59,7 +59,6 @@ struct hint_row {
 /* store_hints_put() - one transaction; rows of workspaces that are gone are passed over */
 int store_hints_put(struct store *s, const struct hint_row *rows, size_t n, struct err *err);
 int store_hints_each(struct store *s, const char *ws_id, int (*fn)(void *arg, const struct hint_row *row), void *arg, struct err *err);
-int store_hints_drop(struct store *s, const char *ws_id, struct err *err);
 
 /* store_check() - for /ready: can it be read and written now? */
 int store_check(struct store *s, struct err *err);

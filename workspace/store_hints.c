@@ -71,8 +71,7 @@ int store_hints_put(struct store *s, const struct hint_row *rows, size_t n, stru
 	return n == 0 ? 0 : store_write(s, "write hints", put_batch, &b, err);
 }
 
-/* ---- reading
- * ------------------------------------------------------------------------------------------ */
+/* ---- reading ------------------------------------------------------------- */
 
 /* False for a damaged row: a hint is only a guess, and one less costs a walk. */
 static bool read_hint(sqlite3_stmt *st, struct hint_row *row, char name[NAME_BYTES_MAX + 1])
@@ -124,22 +123,4 @@ int store_hints_each(struct store *s, const char *ws_id,
 	rc = each_hint(s->db, ws_id, fn, arg, err);
 	(void)pthread_mutex_unlock(&s->mutex);
 	return rc;
-}
-
-static int drop_all(sqlite3 *db, void *arg, struct err *err)
-{
-	static const char sql[] = "DELETE FROM inode_hints"
-				  " WHERE ws = (SELECT seq FROM workspaces WHERE id = ?)";
-	auto_stmt sqlite3_stmt *st = NULL;
-	int rc = store_prepare(db, sql, "drop hints", &st, err);
-
-	if (rc < 0)
-		return rc;
-	(void)store_bind_text(st, 1, arg);
-	return sqlite3_step(st) == SQLITE_DONE ? 0 : store_fail(db, "drop hints", err);
-}
-
-int store_hints_drop(struct store *s, const char *ws_id, struct err *err)
-{
-	return store_write(s, "drop hints", drop_all, (void *)(uintptr_t)ws_id, err);
 }

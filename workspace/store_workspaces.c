@@ -17,8 +17,7 @@ void ws_row_fini(struct ws_row *row)
 	*row = (struct ws_row){0};
 }
 
-/* ---- writing
- * ------------------------------------------------------------------------------------------ */
+/* ---- writing ------------------------------------------------------------- */
 
 static int insert_row(sqlite3 *db, void *arg, struct err *err)
 {
@@ -130,8 +129,7 @@ int store_ws_remove(struct store *s, const char *id, struct err *err)
 	return store_write(s, "remove a workspace", delete_row, (void *)(uintptr_t)id, err);
 }
 
-/* ---- reading
- * ------------------------------------------------------------------------------------------ */
+/* ---- reading ------------------------------------------------------------- */
 
 enum {
 	COL_SEQ,

@@ -19,17 +19,19 @@
 #include "base/map.h"
 #include "workspace/export_rules.h"
 
-#define WS_ID_LEN   36 /* UUID v4 as text */
-#define WS_NAME_MAX 255
+#define WS_ID_LEN	  36 /* UUID v4 as text */
+#define WS_NAME_MAX	  255 /* bytes */
+#define WS_META_PAIRS_MAX 64
+#define WS_META_KEY_MAX	  128  /* bytes */
+#define WS_META_VALUE_MAX 4096 /* bytes: with the others bounds a row to some 270 KiB */
 
-/* ---- one workspace --------------------------------------------------------------------------- */
+/* ---- one workspace ------------------------------------------------------- */
 
 struct ws_pair {
 	char *key, *value; /* owned */
 };
 
 struct workspace {
-	struct map_node by_id;	/* registry's */
 	struct map_node by_key; /* registry's */
 	int refs;		/* atomic; see workspace_ref() */
 	char id[WS_ID_LEN + 1];
@@ -46,7 +48,7 @@ struct workspace {
 	gid_t owner_gid;
 	bool is_gone;  /* atomic: deleted; handles answer ESTALE */
 	uint64_t seq;  /* creation order, for newest-first lists */
-	uint64_t created_ns, updated_ns; /* CLOCK_REALTIME; updated_ns protected by the registry's lock */
+	uint64_t created_ns, updated_ns; /* CLOCK_REALTIME; updated_ns is atomic */
 	char *name;	   /* owned, may be NULL; immutable in this API */
 	struct ws_pair *metadata; /* owned */
 	size_t n_metadata;
@@ -57,7 +59,7 @@ struct workspace {
 void workspace_ref(struct workspace *ws);   /* any thread */
 void workspace_unref(struct workspace *ws); /* any thread; the last one closes root_fd and frees */
 
-/* ---- the registry ------------------------------------------------------------------------------ */
+/* ---- the registry -------------------------------------------------------- */
 
 struct ws_registry;
 struct store;
@@ -67,8 +69,8 @@ struct ws_registry_options {
 	uid_t owner_uid;      /* WORKSPACE_OWNER, for new workspaces */
 	gid_t owner_gid;
 	struct export_rules default_exports;
-	/* called, before create answers and after each load at start, so that the broker knows the
-	 * folder; may be NULL.  Pool or main thread. */
+	/* Called before anybody can find the workspace, at create and at start, so that the broker knows the
+	 * folder; and after nobody can find it any more.  May be NULL.  Pool or main thread. */
 	int (*on_open)(void *arg, const struct workspace *ws, struct err *err);
 	void (*on_gone)(void *arg, const struct workspace *ws);
 	void *arg;
@@ -108,7 +110,8 @@ struct workspace *ws_find_key(struct ws_registry *r, uint64_t key);
 int ws_list(struct ws_registry *r, struct workspace ***ret, size_t *ret_n);
 void ws_list_free(struct workspace **list, size_t n);
 
-/* ws_list_generation() - grows with each create and delete: mtime and cookie verifier of "/" */
+/* ws_list_generation() - grows with each create and delete, and over restarts: mtime (it is a time in ns of
+ * CLOCK_REALTIME, pushed on where two changes fall together) and cookie verifier of "/".  Any thread. */
 uint64_t ws_list_generation(struct ws_registry *r);
 
 /**
