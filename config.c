@@ -48,7 +48,7 @@ static const struct config_row rows[CFG_N] = {
 		"sqlite:PATH or sqlite://PATH (relative to the data directory), sqlite:///PATH (absolute). Unset: workspace.db in the data directory.",
 		.check = config_check_database_url },
 	[CFG_SERVICE_USER] = { NULL, "SERVICE_USER", T_TEXT, NULL,
-		"User the daemon runs as when it is started as root, by name or number. Unset: the user workspaced if there is one, else number 64055." },
+		"User the daemon runs as when it is started as root: a name, UID or UID:GID; never root. Unset: the user workspaced if there is one, else 64055:64055." },
 	[CFG_OWNER] = { NULL, "OWNER", T_TEXT, "1000:1000",
 		"UID:GID that new workspaces show as the owner of everything in them.", .check = config_check_owner },
 	[CFG_LOCAL_UIDS] = { NULL, "LOCAL_UIDS", T_TEXT, NULL,

@@ -11,8 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,12 +54,12 @@
 
 struct daemon {
 	struct config *config;
-	char data_dir[PATH_MAX]; /* absolute */
 	struct config_list key_list, origins;
 	struct http_api_key *keys; /* owned array; the texts lie in key_list */
 
 	struct broker *broker;
-	struct broker_caps caps;
+	struct broker_caps
+		caps; /* with the way to the data directory that works without privilege */
 	struct store *store;
 	struct inode_hints *hints; /* NULL when kernel handles can be opened */
 	struct ws_registry *registry;
@@ -164,33 +162,12 @@ static int split_origins(struct daemon *d, struct err *err)
 
 static int make_data_dir(struct daemon *d, struct err *err)
 {
-	const char *path = config_text(d->config, CFG_DATA_DIR);
-	int rc = io_mkdir_p(path, 0700, err);
+	int rc = io_mkdir_p(config_text(d->config, CFG_DATA_DIR), 0700, err);
 
-	if (rc < 0)
-		return err_wrap(err, rc, "data directory");
-	if (realpath(path, d->data_dir) == NULL)
-		return err_set(err, -errno, "data directory %s: %s", path, strerror(errno));
-	return 0;
+	return rc < 0 ? err_wrap(err, rc, "data directory") : 0;
 }
 
-/* As many descriptors as we may have; never a reason not to start. */
-static void raise_fd_limit(void)
-{
-	struct rlimit lim;
-
-	if (getrlimit(RLIMIT_NOFILE, &lim) < 0)
-		return;
-	if (geteuid() == 0 && lim.rlim_max < CACHE_FDS_MAX * 2) {
-		struct rlimit more = {.rlim_cur = CACHE_FDS_MAX * 2, .rlim_max = CACHE_FDS_MAX * 2};
-
-		if (setrlimit(RLIMIT_NOFILE, &more) == 0)
-			return;
-	}
-	lim.rlim_cur = lim.rlim_max;
-	(void)setrlimit(RLIMIT_NOFILE, &lim);
-}
-
+/* The broker has raised the limit as far as the host lets it. */
 static size_t cache_fds(void)
 {
 	struct rlimit lim;
@@ -206,7 +183,7 @@ static size_t cache_fds(void)
 static int start_broker(struct daemon *d, struct err *err)
 {
 	const struct broker_options o = {
-		.data_dir = d->data_dir,
+		.data_dir = config_text(d->config, CFG_DATA_DIR),
 		.service_user = config_text(d->config, CFG_SERVICE_USER),
 	};
 	int rc = broker_start(&o, &d->broker, &d->caps, err);
@@ -269,7 +246,7 @@ static void on_workspace_gone(void *arg, const struct workspace *ws)
 static int open_registry(struct daemon *d, struct err *err)
 {
 	struct ws_registry_options o = {
-		.data_dir = d->data_dir,
+		.data_dir = d->caps.data_path,
 		.on_open = on_workspace_open,
 		.on_gone = on_workspace_gone,
 		.arg = d,
@@ -362,7 +339,7 @@ static int start_http(struct daemon *d, struct err *err)
 		.store = d->store,
 		.nfsd = d->nfsd,
 		.inodes = d->inodes,
-		.data_dir = d->data_dir,
+		.data_dir = d->caps.data_path,
 		.nfs_url_host = nfs_url_host(d->config, d->nfs_url_host, sizeof(d->nfs_url_host)),
 		.nfs_port = nfsd_port(d->nfsd),
 	};
@@ -483,7 +460,8 @@ static int start_loop(struct daemon *d, struct err *err)
 
 static int open_data(struct daemon *d, struct err *err)
 {
-	int rc = store_open(d->data_dir, config_text(d->config, CFG_DATABASE_URL), &d->store, err);
+	int rc = store_open(d->caps.data_path, config_text(d->config, CFG_DATABASE_URL), &d->store,
+			    err);
 
 	if (rc < 0)
 		return rc;
@@ -513,11 +491,10 @@ static int daemon_start(struct daemon *d, struct err *err)
 	uint8_t key[FH_KEY_LEN];
 	int rc = make_data_dir(d, err);
 
-	raise_fd_limit();
 	if (rc >= 0)
 		rc = start_broker(d, err);
 	if (rc >= 0)
-		rc = handle_key(d->data_dir, key, err);
+		rc = handle_key(d->caps.data_path, key, err);
 	if (rc >= 0)
 		rc = open_data(d, err);
 	if (rc >= 0)
