@@ -11,8 +11,8 @@ PREFIX   ?= /usr/local
 DESTDIR  ?=
 VERSION  := 0.1.0
 
-BUILD    := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 comma    := ,
+BUILD    := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 
 PKGS     := libtirpc libuv jansson sqlite3 libseccomp libcap-ng libsodium
 LLHTTP_DIR ?= /usr/share/llhttp
