@@ -66,6 +66,7 @@ class Daemon:
         self.data, self.log = self.base / "data", self.base / "daemon.log"
         self.env, self.launcher = dict(env), list(launcher)
         self.exe = pathlib.Path(EXE).resolve()
+        self.is_sanitized = b"__asan_init" in self.exe.read_bytes()  # its memory says nothing then
         self.proc, self.http_port, self.nfs_port = None, 0, 0
         if self.uid is not None:  # the build directory may be closed to that user
             self.exe = pathlib.Path(shutil.copy(self.exe, self.base / "workspaced"))
