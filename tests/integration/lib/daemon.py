@@ -122,7 +122,7 @@ class Daemon:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-n:]) if self.log.exists() else ""
 
     def check_log(self):
-        m = SANITIZER.search(self.log.read_text(errors="replace"))
+        m = SANITIZER.search(self.log.read_text(errors="replace") if self.log.exists() else "")
         assert m is None, f"sanitizer report:\n{self.tail(120)}"
 
     def stop(self, deadline=DEADLINE):
