@@ -108,6 +108,12 @@ static bool fake_decode_number(const uint8_t *p, size_t n, void *args)
 	return n == 4 && fake_decode(p, n, args);
 }
 
+/* For the row that has no decoder of its own. */
+static bool_t fake_xdr_args(XDR *x, void *p)
+{
+	return xdr_uint32_t(x, &((struct fake_args *)p)->v);
+}
+
 static bool_t fake_xdr_res(XDR *x, void *p)
 {
 	struct fake_res *r = p;
@@ -221,7 +227,8 @@ static const struct nfs_proc fake_nfs[22] = {
 	[FAKE_WRITE]	  = FAKE_ROW("WRITE", fake_write, fake_decode, 0),
 	[FAKE_ONCE]	  = FAKE_ROW("ONCE", fake_once, fake_decode_number, P_REPLAY),
 	[FAKE_GATED_ONCE] = FAKE_ROW("GATED_ONCE", fake_gated_once, fake_decode_number, P_REPLAY | P_POOL),
-	[FAKE_STATUS]	  = FAKE_ROW("STATUS", fake_status, fake_decode_number, 0),
+	[FAKE_STATUS]	  = { "STATUS", fake_status, NULL, fake_xdr_args, sizeof(struct fake_args),
+			      fake_xdr_res, sizeof(struct fake_res), 0 },
 	[FAKE_BROKEN]	  = FAKE_ROW("BROKEN", fake_broken, fake_decode_number, 0),
 	[FAKE_GATED]	  = FAKE_ROW("GATED", fake_gated, fake_decode_number, P_POOL | P_SYNC),
 };
