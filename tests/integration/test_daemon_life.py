@@ -292,16 +292,7 @@ def test_unlinked_files_free_their_space(w_any):
     n, w = w_any.nfs, w_any
 
     def deleted():
-        fds = f"/proc/{w.daemon.pid}/fd"
-        out = []
-        for x in os.listdir(fds):
-            try:
-                link = os.readlink(f"{fds}/{x}")
-            except OSError:
-                continue
-            if link.endswith(" (deleted)") and w.id in link:
-                out.append(link)
-        return out
+        return [x for x in w.daemon.fds() if x.endswith(" (deleted)") and w.id in x]
 
     for i in range(10):
         f = n.mkfile(w.root, f"f{i}", bytes(1 << 20))

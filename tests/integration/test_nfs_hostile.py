@@ -52,6 +52,8 @@ def feed(w, message, read=True):
             c.sock.shutdown(socket.SHUT_WR)
             while read:
                 got.append(c.recv())
+        except TimeoutError:
+            raise
         except (Closed, OSError):
             pass
     return got
