@@ -68,7 +68,8 @@ void *arena_alloc(struct arena *a, size_t n)
 	struct arena_chunk *c = a->cur;
 	void *p;
 
-	if (n > max_of(a))
+	if (n > max_of(a) ||
+	    n > PTRDIFF_MAX - CHUNK_MAX) /* rounding up and a header must not wrap */
 		return NULL;
 	/* Zero bytes still get an address of their own, so that NULL always means out of memory. */
 	n = (n > 0 ? n + ALIGN - 1 : ALIGN) & ~(size_t)(ALIGN - 1);

@@ -414,7 +414,7 @@ static int adopt(struct inode_cache *c, struct workspace *ws, struct inode *dir,
 		if (rc < 0)
 			return rc;
 	}
-	if (c->o.hints != NULL && dir != NULL)
+	if (c->o.hints != NULL && dir != NULL && name != NULL)
 		inode_hints_note(c->o.hints, ws, (*ret)->ino, get_u64(key.bytes + 8), dir->ino, name);
 	return 0;
 

@@ -124,7 +124,8 @@ int inode_parent(struct inode_cache *c, struct inode *dir, struct inode **ret);
 /* inode_key_at() - key of a name without opening it, for READDIRPLUS; 0, -ENOENT, -EXDEV, -errno */
 int inode_key_at(struct inode_cache *c, struct inode *dir, const char *name, struct inode_key *ret);
 
-/* inode_adopt() - the inode behind an O_PATH descriptor that was just made as @name in @dir (takes @path_fd) */
+/* inode_adopt() - the inode behind an O_PATH descriptor (taken) that was opened as @name in @dir; @name may be
+ * NULL when it lies somewhere below @dir */
 int inode_adopt(struct inode_cache *c, struct inode *dir, const char *name, int path_fd, struct inode **ret);
 
 /* inode_io_adopt() - hand over a descriptor opened O_RDWR by a create (takes @fd), to be the cached one */

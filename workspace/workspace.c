@@ -477,7 +477,8 @@ static void report_orphans(struct ws_registry *r, struct load *l)
 		(void)close(fd);
 		return;
 	}
-	qsort(l->items, l->n, sizeof(*l->items), by_id);
+	if (l->n > 0)
+		qsort(l->items, l->n, sizeof(*l->items), by_id);
 	while ((e = readdir(d)) != NULL) {
 		struct load_item key = {0};
 		char text[64];

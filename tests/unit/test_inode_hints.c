@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "workspace/store.h"
 #include "workspace/tree_walk.h"
-#include "ws_fixture.h"
+#include "tests/unit/data_dir.h"
 
 struct house {
 	const struct data_dir *dir;

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <sys/wait.h>
 
-#include "ws_fixture.h"
+#include "tests/unit/data_dir.h"
 
 static const char id_a[] = "11111111-1111-4111-8111-111111111111";
 static const char id_b[] = "22222222-2222-4222-8222-222222222222";

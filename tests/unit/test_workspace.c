@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "workspace/store.h"
-#include "ws_fixture.h"
+#include "tests/unit/data_dir.h"
 
 struct told {
 	int opened, gone; /* atomic */

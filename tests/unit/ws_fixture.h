@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* A temporary data directory for tests of the store and of what stands on it. */
+/* A registry with one workspace in a temporary data directory, and an inode cache over it. */
 #ifndef TESTS_UNIT_WS_FIXTURE_H
 #define TESTS_UNIT_WS_FIXTURE_H
 
 #include <fcntl.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,52 +11,111 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "unit.h"
+#include "tests/unit/unit.h"
+#include "workspace/fileops.h"
+#include "workspace/inode.h"
 #include "workspace/path.h"
+#include "workspace/store.h"
+#include "workspace/workspace.h"
 
-struct data_dir {
-	char path[64];
-	int fd; /* of it */
+struct ws_fixture {
+	char dir[64];
+	struct store *store;
+	struct ws_registry *registry;
+	struct inode_cache *inodes;
+	struct workspace *ws;
+	struct inode *root;
+	struct fileops owner, other;
+	int files; /* the workspace's folder, as a local process sees it */
 };
 
-static inline int data_dir_make(void **state)
+/* The broker's work, done by the test itself, which may run as root. */
+static inline int fixture_open_handle(void *arg, const struct inode_key *key)
 {
-	struct data_dir *d = calloc(1, sizeof(*d));
-	const char *tmp = getenv("TMPDIR");
+	struct ws_fixture *f = arg;
+	struct {
+		struct file_handle h;
+		uint8_t room[INODE_HANDLE_MAX];
+	} kh;
+	int fd;
 
-	if (d == NULL)
-		return -1;
-	(void)snprintf(d->path, sizeof(d->path), "%.40s/ws-test.XXXXXX", tmp != NULL ? tmp : "/tmp");
-	if (mkdtemp(d->path) == NULL)
-		return -1;
-	d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	*state = d;
-	return d->fd < 0 ? -1 : 0;
+	kh.h.handle_bytes = key->len;
+	kh.h.handle_type = key->htype;
+	memcpy(kh.h.f_handle, key->bytes, key->len);
+	fd = open_by_handle_at(f->files, &kh.h, O_PATH | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
 }
 
-static inline int data_dir_remove(void **state)
+static inline void fixture_open_cache(struct ws_fixture *f, size_t max_fds)
 {
-	struct data_dir *d = *state;
-	auto_close int parent = openat(d->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int rc = path_remove_tree(parent, strrchr(d->path, '/') + 1, NULL);
+	struct inode_cache_options o = {
+		.registry = f->registry,
+		.max_fds = max_fds,
+		.use_kernel_handles = true,
+		.open_handle = fixture_open_handle,
+		.arg = f,
+	};
 
-	(void)close(d->fd);
-	free(d);
-	return rc;
+	assert_int_equal(inode_cache_new(&o, &f->inodes, NULL), 0);
+	assert_int_equal(inode_root(f->inodes, f->ws, &f->root), 0);
+	f->owner = (struct fileops){ .inodes = f->inodes, .acts_as_owner = true, .may_block = true };
+	f->other = (struct fileops){ .inodes = f->inodes, .acts_as_owner = false, .may_block = true };
 }
 
-/* Changes the database behind the store's back. */
-static inline void data_dir_sql(const struct data_dir *d, const char *sql)
+static inline void fixture_close_cache(struct ws_fixture *f)
 {
-	char path[96];
-	sqlite3 *db = NULL;
-
-	(void)snprintf(path, sizeof(path), "%s/workspace.db", d->path);
-	assert_int_equal(sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
-	assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
-	assert_int_equal(sqlite3_close(db), SQLITE_OK);
+	inode_unref(f->inodes, f->root);
+	inode_cache_free(f->inodes);
 }
 
-#define TEST_IN_DATA_DIR(f) cmocka_unit_test_setup_teardown(f, data_dir_make, data_dir_remove)
+static inline void fixture_open(struct ws_fixture *f)
+{
+	struct ws_registry_options o = { .data_dir = f->dir, .owner_uid = 1000, .owner_gid = 1000 };
+	struct ws_create c = { .name = "unit" };
+	struct err err = { 0 };
+
+	memset(f->dir, 0, sizeof(f->dir));
+	(void)snprintf(f->dir, sizeof(f->dir), "/tmp/ws-unit.XXXXXX");
+	assert_non_null(mkdtemp(f->dir));
+	(void)umask(0);
+	assert_int_equal(store_open(f->dir, NULL, &f->store, &err), 0);
+	assert_int_equal(ws_registry_open(f->store, &o, &f->registry, &err), 0);
+	assert_int_equal(ws_create(f->registry, &c, &f->ws, &err), 0);
+	f->files = open(path_proc((char[PATH_PROC_LEN]){ 0 }, f->ws->root_fd), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(f->files >= 0);
+	fixture_open_cache(f, 1000);
+}
+
+static inline void fixture_close(struct ws_fixture *f)
+{
+	struct err err = { 0 };
+
+	fixture_close_cache(f);
+	(void)close(f->files);
+	workspace_unref(f->ws);
+	ws_registry_close(f->registry);
+	store_close(f->store);
+	assert_int_equal(chdir("/tmp"), 0);
+	assert_int_equal(path_remove_tree(AT_FDCWD, f->dir + 5, &err), 0);
+}
+
+/* A local process writes a file in the workspace. */
+static inline void fixture_local_file(struct ws_fixture *f, const char *name, const char *text, mode_t mode)
+{
+	int fd = openat(f->files, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	assert_int_equal(fchmod(fd, mode), 0);
+	(void)close(fd);
+}
+
+static inline struct inode *fixture_lookup(struct ws_fixture *f, const char *name)
+{
+	struct inode *ino = NULL;
+
+	assert_int_equal(fileops_lookup(&f->owner, f->root, name, &ino), 0);
+	return ino;
+}
 
 #endif

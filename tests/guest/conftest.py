@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: MIT
+"""Fixtures of the tests that use the real Linux NFS client in a guest (tests/nfs-guest, docs/testing.md).
+
+A group of checks, checks/<group>.py, runs in one guest; each check is a test of its own.  The daemon comes from the
+fixtures of tests/integration.  GUEST_PEER="PORT MOUNTPORT EXPORT DIR" names another NFS server to run against, which
+proves the checks themselves: those about things that are ours alone fail there.
+"""
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+for folder in (HERE, HERE / "checks", HERE.parent / "integration"):
+    sys.path.insert(0, str(folder))
+
+import guest  # noqa: E402
+
+PEER = os.environ.get("GUEST_PEER", "").split()
+
+
+class Peer:
+    """A server that was started by hand."""
+
+    def __init__(self, port, mountport, export, folder):
+        self.port, self.mountport, self.export, self.dir = int(port), int(mountport), export, folder
+
+    def local(self):
+        return contextlib.nullcontext()
+
+    def end(self):
+        pass
+
+
+class Ours:
+    """One workspace of a daemon that is this object's own."""
+
+    def __init__(self, user=None, **how):
+        from lib.daemon import Daemon
+
+        self.daemon = Daemon(uid=user, **how).start()
+        self.port = self.mountport = self.daemon.nfs_port
+        self.id = self.daemon.create_workspace()
+        self.export, self.dir = f"/{self.id}", str(self.daemon.host_dir(self.id))
+        self.local = self.daemon.local
+
+    def end(self):
+        self.daemon.destroy()
+
+
+def pytest_collection_modifyitems(items):
+    from lib.daemon import EXE
+
+    why = None
+    if not PEER and not pathlib.Path(EXE).exists():
+        why = f"no daemon at {EXE}; build it or set WORKSPACED"
+    elif os.uname().machine != "x86_64":
+        why = "the guest is made for x86_64"
+    elif subprocess.run([guest.NFS_GUEST, "prepare"], capture_output=True).returncode != 0:
+        why = "the guest cannot be prepared: see tests/nfs-guest/nfs-guest prepare"
+    for item in items if why else []:
+        item.add_marker(pytest.mark.skip(reason=why))
+
+
+@pytest.fixture(scope="session")
+def outcomes(request):
+    """outcomes(key, group, how) runs a group the first time it is asked, with the checks that were selected."""
+    done = {}
+
+    def get(key, group, serve, **how):
+        if key not in done:
+            wanted = [i.callspec.params["check"] for i in request.session.items
+                      if getattr(i, "callspec", None) and getattr(i.function, "key", None) == key]
+            server = Peer(*PEER) if PEER else serve()
+            try:
+                done[key] = guest.run(server, group, wanted, **how)
+            finally:
+                server.end()
+        return done[key]
+
+    return get

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""Fixtures of the integration tests.
+
+    w        a workspace of the daemon as it usually runs (as root when the tests do, else as their user)
+    w_any    the same, once for that daemon and once for one that an ordinary user started
+    fresh    fresh(**Daemon arguments) gives a started daemon of the test's own, to be killed and restarted
+    fresh_any  likewise, for both ways to run
+
+`w` and `w_any` share one daemon each; a test that ends it fails, and the next one gets a new daemon.
+The daemon is $WORKSPACED, by default build/workspaced; data directories go to $WORKSPACE_TEST_DIR.
+"""
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from lib.daemon import EXE, IS_ROOT, USER, Daemon  # noqa: E402
+
+VARIANTS = ["root", "user"] if IS_ROOT else ["user"]
+_shared = {}
+_seen = []  # daemons of the running test, for the report
+
+
+def make(variant, **kw):
+    d = Daemon(uid=USER if variant == "user" and IS_ROOT else None, **kw)
+    _seen.append(d)
+    return d
+
+
+def shared(variant):
+    d = _shared.get(variant)
+    if d is None or not d.alive():
+        d = _shared[variant] = make(variant).start()
+    return d
+
+
+def pytest_collection_modifyitems(items):
+    if not pathlib.Path(EXE).exists():
+        for item in items:
+            item.add_marker(pytest.mark.skip(reason=f"no daemon at {EXE}; build it or set WORKSPACED"))
+
+
+def pytest_sessionfinish():
+    for d in _shared.values():
+        d.destroy()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if report.failed:
+        for i, d in enumerate(_seen):
+            report.sections.append((f"daemon {i} log", d.tail()))
+    if report.when == "teardown":
+        _seen.clear()
+
+
+def _workspace(variant):
+    d = shared(variant)
+    if d not in _seen:
+        _seen.append(d)
+    w = d.workspace()
+    yield w
+    w.close()
+    assert d.alive(), f"the daemon ended during this test (exit {d.proc.returncode})"
+    d.check_log()
+    d.delete_workspace(w.id)
+
+
+@pytest.fixture
+def w():
+    yield from _workspace(VARIANTS[0])
+
+
+@pytest.fixture(params=VARIANTS)
+def w_any(request):
+    yield from _workspace(request.param)
+
+
+def _fresh(variant):
+    made = []
+
+    def start(**kw):
+        d = make(variant, **kw)
+        made.append(d)
+        return d.start()
+
+    yield start
+    for d in made:
+        d.destroy()
+
+
+@pytest.fixture
+def fresh():
+    yield from _fresh(VARIANTS[0])
+
+
+@pytest.fixture(params=VARIANTS)
+def fresh_any(request):
+    yield from _fresh(request.param)
