@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "base/peer.h"
 #include "nfsd/fh.h"
+#include "nfsd/mount_table.h"
 #include "nfsd/nfs_conn.h"
 #include "nfsd/nfs_server.h"
 
@@ -330,6 +331,7 @@ static void init_from_options(struct nfsd *d, const struct nfsd_options *o)
 		.registry = o->registry,
 		.inodes = o->inodes,
 		.metadata_sync = o->metadata_sync,
+		.started_s = (uint32_t)(clock_real_ns() / NSEC_PER_SEC),
 	};
 	io_random(&d->shared.write_verf, sizeof(d->shared.write_verf));
 	d->max_conns = o->max_conns > 0 ? o->max_conns : MAX_CONNS;
@@ -349,6 +351,8 @@ static int make_parts(struct nfsd *d, const struct nfs_programs *programs,
 
 	nfs_dispatch_init(&d->dispatch, programs);
 	rc = fh_codec_new(handle_key, d->shared.registry, &d->shared.fh);
+	if (rc == 0)
+		rc = mount_table_new(&d->shared.mounts);
 	if (rc == 0)
 		rc = nfs_payloads_new(&d->payloads);
 	if (rc == 0)
@@ -400,6 +404,7 @@ static void take_down(struct nfsd *d, uint64_t deadline_ns)
 	free(d->loops);
 	drc_free(d->drc);
 	nfs_payloads_free(d->payloads);
+	mount_table_free(d->shared.mounts);
 	fh_codec_free(d->shared.fh);
 	free(d);
 }
