@@ -11,8 +11,8 @@ PREFIX   ?= /usr/local
 DESTDIR  ?=
 VERSION  := 0.1.0
 
-BUILD    := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 comma    := ,
+BUILD    := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 
 PKGS     := libtirpc libuv jansson sqlite3 libseccomp libcap-ng libsodium
 LLHTTP_DIR ?= /usr/share/llhttp
@@ -36,7 +36,7 @@ LDFLAGS  += -pie -Wl,-z,relro,-z,now $(SANFLAGS)
 LDLIBS   += $(shell pkg-config --libs $(PKGS)) $(if $(LLHTTP_PC),-lllhttp) -lpthread
 
 LIB_DIRS := base proto workspace nfsd broker http
-LIB_SRCS := $(wildcard $(addsuffix /*.c,$(LIB_DIRS)))
+LIB_SRCS := $(filter-out workspaced.c,$(wildcard *.c)) $(wildcard $(addsuffix /*.c,$(LIB_DIRS)))
 LIB_OBJS := $(LIB_SRCS:%.c=$(BUILD)/%.o)
 XDR      := $(patsubst proto/%.x,%,$(wildcard proto/*.x))
 XDR_HDRS := $(XDR:%=$(BUILD)/proto/%.h)
@@ -88,6 +88,11 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -Wno-missing-prototypes -MMD -MP -MF $@.d $(LDFLAGS) -o $@ $< tests/fuzz/replay.c $(LIB) $(LDLIBS)
 
+# With libFuzzer: scripts/build-fuzz.sh calls this with clang, its flags and a build folder of its own.
+$(BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(LIB)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -Wno-missing-prototypes $(LDFLAGS) -fsanitize=fuzzer -o $@ $< $(LIB) $(LDLIBS)
+fuzzers: $(FUZZ_SRCS:tests/fuzz/%.c=$(BUILD)/%)
+
 check: all $(UNITS) $(FUZZ_REPLAY) ## minutes: unit tests, fuzz corpora, structure checks (SAN=address,undefined for sanitizers)
 	@scripts/run-checks.sh $(BUILD)
 
@@ -105,7 +110,8 @@ soak: all ## hours: the large scales
 
 install: all ## install under $(DESTDIR)$(PREFIX)
 	install -D -m 755 $(BUILD)/workspaced $(DESTDIR)$(PREFIX)/sbin/workspaced
-	install -D -m 644 scripts/workspaced.service $(DESTDIR)$(PREFIX)/lib/systemd/system/workspaced.service
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed 's|/usr/local|$(PREFIX)|' scripts/workspaced.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/workspaced.service
 	install -d $(DESTDIR)$(PREFIX)/share/doc/workspaced
 	install -m 644 README.md LICENSE docs/*.md $(DESTDIR)$(PREFIX)/share/doc/workspaced/
 
@@ -116,5 +122,5 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 -include $(LIB_OBJS:.o=.d) $(BUILD)/workspaced.d $(UNITS:=.d)
-.PHONY: all check fuzz lint bench soak install clean help
+.PHONY: all check fuzz fuzzers lint bench soak install clean help
 .SECONDARY:

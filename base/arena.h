@@ -22,7 +22,7 @@ void *arena_zalloc(struct arena *a, size_t n);	/* cleared */
 char *arena_strndup(struct arena *a, const char *s, size_t n); /* NUL-terminated */
 char *arena_strdup(struct arena *a, const char *s);
 char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void arena_reset(struct arena *a); /* all memory back; the first chunk is kept */
+void arena_reset(struct arena *a); /* all memory back; the first chunk is kept unless it is large */
 void arena_free(struct arena *a);  /* all memory freed; may be used again */
 
 #endif

@@ -40,7 +40,7 @@ int err_wrap_(struct err *err, int code, const char *at, const char *fmt, ...)
 		memcpy(tail, err->msg, sizeof(tail));
 	}
 	err->code = code;
-	/* Cutting the end of a long chain is meant: the outer context is what a reader needs first. */
+	/* Cutting the end of a long chain is meant: a reader needs the outer context first. */
 	n = snprintf(err->msg, sizeof(err->msg), "%.100s: %.128s", head, tail);
 	(void)n;
 	return code;

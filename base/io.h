@@ -36,7 +36,8 @@ int io_set_nonblock(int fd, bool on);
 
 /* Send/receive one message with at most @n_fds descriptors over a SOCK_SEQPACKET socket.
  * Received descriptors are close-on-exec and owned by the caller; surplus ones are closed.
- * Return: bytes, 0 at end of file, or -errno. */
+ * *@n_fds of io_recv_fds(): in, the room in @fds; out, how many came.
+ * Return: bytes, 0 at end of file, or -errno (-EMSGSIZE: the message was longer than @n and is lost). */
 #define IO_FDS_MAX 4
 ssize_t io_send_fds(int sock, const void *p, size_t n, const int *fds, size_t n_fds);
 ssize_t io_recv_fds(int sock, void *p, size_t n, int *fds, size_t *n_fds);

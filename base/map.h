@@ -37,6 +37,7 @@ void map_each(struct map *m, bool (*fn)(struct map_node *n, void *arg), void *ar
 
 /* Sip-2-4 keyed by a random key of this process: safe for keys that clients choose.  Any thread. */
 uint64_t map_hash_bytes(const void *p, size_t n);
+uint64_t map_siphash(const uint8_t key[16], const void *data, size_t n); /* the same with a given key */
 static inline uint64_t map_hash_u64(uint64_t x) /* for keys that clients cannot choose */
 {
 	x ^= x >> 33;

@@ -38,6 +38,7 @@ enum nfs_proc_flags {
 	P_POOL = 1u << 2,   /* always runs in the pool for scans and cold files */
 	P_SYNC = 1u << 3,   /* when it goes to a pool: the one for fsync, many at a time */
 	P_NULL = 1u << 4,   /* no credential is looked at */
+	P_NAMES = 1u << 5,  /* changes names or attributes: waits for the disk when metadata_sync is on */
 };
 
 struct nfs_call;
@@ -66,8 +67,10 @@ struct nfs_call {
 	bool may_block;
 
 	/* Bytes that follow the encoded result on the wire: file data or directory entries. */
-	uint8_t *payload; /* owned by the call; from nfs_call_payload() */
-	size_t payload_len;
+	uint8_t *payload;   /* owned by the call; from nfs_call_payload() */
+	size_t payload_len; /* bytes to send; memory with length 0 may serve the result itself */
+
+	uint8_t fh_room[2][NFS3_FHSIZE]; /* for file handles in the result */
 
 	/* Set by nfs_enter(), for the trace line. */
 	uint64_t trace_ws, trace_ino;
@@ -90,6 +93,8 @@ struct nfsd_shared {
 	struct ws_registry *registry;
 	struct inode_cache *inodes;
 	struct fh_codec *fh;
+	struct mount_table *mounts; /* who has mounted what, for DUMP */
+	uint32_t started_s;	    /* CLOCK_REALTIME at start: times of "/" */
 	uint64_t write_verf; /* atomic: new at each start, and after a failed flush */
 	bool metadata_sync;  /* WORKSPACE_NFS_METADATA_SYNC: fsync the folder before answering name changes */
 };

@@ -48,7 +48,7 @@ enum rpc_parse {
 enum rpc_parse rpc_parse_call(const uint8_t *p, size_t n, struct rpc_call_header *ret);
 
 enum rpc_accept {
-	RPC_SUCCESS = 0,
+	RPC_ACCEPT_OK = 0, /* SUCCESS; <rpc/clnt_stat.h> has taken the name */
 	RPC_PROG_UNAVAIL = 1,
 	RPC_PROG_MISMATCH = 2,
 	RPC_PROC_UNAVAIL = 3,
@@ -60,7 +60,7 @@ enum rpc_accept {
 #define RPC_REPLY_MAX	     32 /* the longest reply that rpc_reply_*() writes */
 
 /* Each writes a whole reply without record mark to @dst (>= RPC_REPLY_MAX bytes).  Return: bytes.
- * rpc_reply_accepted(RPC_SUCCESS) is followed by the result; RPC_PROG_MISMATCH carries @low and @high. */
+ * rpc_reply_accepted(RPC_ACCEPT_OK) is followed by the result; RPC_PROG_MISMATCH carries @low and @high. */
 size_t rpc_reply_accepted(uint8_t *dst, uint32_t xid, enum rpc_accept stat, uint32_t low, uint32_t high);
 size_t rpc_reply_rejected(uint8_t *dst, uint32_t xid, enum rpc_parse why);
 

@@ -27,8 +27,7 @@ struct rpc_record {
 	uint32_t frag_left; /* bytes of the current fragment still to come */
 	bool frag_last;
 	bool in_frag;
-	unsigned n_frags;
-	unsigned n_empty;
+	unsigned n_frags; /* of this record so far */
 };
 
 enum rpc_record_result {
@@ -42,7 +41,8 @@ enum rpc_record_result {
  * rpc_record_next() - take bytes until one record is whole
  * @used:	bytes of @p taken; call again with the rest
  * @ret, @ret_len: RPC_RECORD_READY only: the record; borrowed: into @p, or into r->buf until the next call
- *		   on @r (then *ret == r->buf, and rpc_record_steal() may take it over)
+ *		   on @r (then *ret == r->buf, and rpc_record_steal() may take it over).  An empty record
+ *		   is READY too, with length 0.
  */
 int rpc_record_next(struct rpc_record *r, const uint8_t *p, size_t n, size_t *used,
 		    const uint8_t **ret, size_t *ret_len);

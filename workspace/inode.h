@@ -52,16 +52,15 @@ struct inode {
 	mode_t type;		/* immutable: S_IFREG, ... */
 	int path_fd;		/* immutable; owned; O_PATH */
 	/* the rest is inode.c's */
-	int refs;
-	bool in_lru;
-	bool is_dead; /* taken out of the cache; freed with its last reference */
+	int refs;     /* atomic; the cache holds one while the entry is in it */
+	bool is_used; /* atomic: touched since the clock hand last passed */
+	bool is_dead; /* protected by the shard's mutex: out of the cache, freed with its last reference */
 	struct map_node node;
-	struct list lru;
-	struct inode_io *rd, *wr; /* protected by the shard's mutex */
-	struct inode_sync *sync;  /* group commit; made when first needed */
-	struct list wr_list;	  /* entries with a cached writing descriptor */
-	uint64_t wr_used_ns;
-	unsigned dir_lock;	  /* which of the fileops' striped directory locks */
+	struct list clock;
+	struct inode_io *rd, *wr;  /* protected by the shard's mutex */
+	struct list wr_list;	   /* linked while wr is set */
+	uint64_t wr_used_ns;	   /* protected by the shard's mutex */
+	struct inode_sync *sync;   /* atomic; group commit, made when first needed */
 };
 
 struct inode_cache;
@@ -84,8 +83,14 @@ void inode_cache_free(struct inode_cache *c);
 /* inode_cache_drop_workspace() - forget every entry of a workspace that is gone */
 void inode_cache_drop_workspace(struct inode_cache *c, const struct workspace *ws);
 
-/* inode_cache_sweep() - close writing descriptors idle since @idle_ns; called by a timer */
+/* inode_cache_sweep() - close writing descriptors idle since @idle_ns, and look through a part of the cache
+ * for files that another door removed, whose space our descriptors would keep; called twice a second */
 void inode_cache_sweep(struct inode_cache *c, uint64_t idle_ns);
+
+/* inode_forget() - out of the cache: the object was removed or is not what it was */
+void inode_forget(struct inode_cache *c, struct inode *ino);
+/* inode_forget_key() - the same by key, if it is cached and has no link left */
+void inode_forget_key(struct inode_cache *c, const struct inode_key *key);
 
 struct inode_cache_stats {
 	uint64_t hits, misses, evictions;
@@ -118,6 +123,13 @@ int inode_parent(struct inode_cache *c, struct inode *dir, struct inode **ret);
 
 /* inode_key_at() - key of a name without opening it, for READDIRPLUS; 0, -ENOENT, -EXDEV, -errno */
 int inode_key_at(struct inode_cache *c, struct inode *dir, const char *name, struct inode_key *ret);
+
+/* inode_adopt() - the inode behind an O_PATH descriptor (taken) that was opened as @name in @dir; @name may be
+ * NULL when it lies somewhere below @dir */
+int inode_adopt(struct inode_cache *c, struct inode *dir, const char *name, int path_fd, struct inode **ret);
+
+/* inode_io_adopt() - hand over a descriptor opened O_RDWR by a create (takes @fd), to be the cached one */
+void inode_io_adopt(struct inode_cache *c, struct inode *ino, int fd);
 
 void inode_ref(struct inode *ino);
 void inode_unref(struct inode_cache *c, struct inode *ino);

@@ -27,7 +27,8 @@ void inode_hints_note(struct inode_hints *h, const struct workspace *ws, uint64_
 /* inode_hints_flush() - write pending hints to the store.  Pool thread; blocks. */
 int inode_hints_flush(struct inode_hints *h, struct err *err);
 
-/* inode_hints_drop() - the workspace is gone */
+/* inode_hints_drop() - the workspace is gone: forget what is in memory; its rows go with the workspace's.
+ * Any thread, after its is_gone was set. */
 void inode_hints_drop(struct inode_hints *h, const struct workspace *ws);
 
 /**
@@ -35,7 +36,8 @@ void inode_hints_drop(struct inode_hints *h, const struct workspace *ws);
  *
  * Never follows a link, never leaves the workspace or enters another mount.  Pool thread; blocks for as
  * long as a walk of the workspace takes; concurrent walks of one workspace are shared.
- * Return: a descriptor the caller owns, -ESTALE when a walk that began after the call did not find it, -errno.
+ * Return: a descriptor the caller owns, -ESTALE when a walk that began after the call did not find it,
+ * -EACCES when the walk could not look everywhere, -errno.
  */
 int inode_hints_open_inode(struct inode_hints *h, struct workspace *ws, uint64_t ino, uint64_t birth_ns);
 

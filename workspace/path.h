@@ -33,6 +33,14 @@ enum path_flags {
  */
 int path_open(int dirfd, const char *path, int flags, mode_t mode, unsigned how);
 
+/**
+ * path_open_parent() - ".." of a directory, after making sure that it still lies in the workspace
+ *
+ * The one walk upwards: every step is compared with the root's identity, and a directory that somebody
+ * moved out of the workspace is -ESTALE.  Costs a step for each level.  Blocks.
+ */
+int path_open_parent(int dirfd, uint64_t root_ino, uint32_t dev_major, uint32_t dev_minor);
+
 /* path_reopen() - another open of the file behind an O_PATH descriptor (through /proc/self/fd).
  * The caller has made sure that it is a regular file or a directory, so that nothing blocks. */
 int path_reopen(int path_fd, int flags);

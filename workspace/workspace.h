@@ -11,77 +11,27 @@
 #ifndef WORKSPACE_WORKSPACE_H
 #define WORKSPACE_WORKSPACE_H
 
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "base/err.h"
 #include "base/map.h"
+#include "workspace/export_rules.h"
 
-#define WS_ID_LEN   36 /* UUID v4 as text */
-#define WS_NAME_MAX 255
+#define WS_ID_LEN	  36 /* UUID v4 as text */
+#define WS_NAME_MAX	  255 /* bytes */
+#define WS_META_PAIRS_MAX 64
+#define WS_META_KEY_MAX	  128  /* bytes */
+#define WS_META_VALUE_MAX 4096 /* bytes: with the others bounds a row to some 270 KiB */
 
-/* ---- who may mount, and as whom ------------------------------------------------------------- */
-
-enum export_mode {
-	EXPORT_SQUASH, /* any uid of an allowed client acts as the owner */
-	EXPORT_MATCH,  /* uid 0 and the owner's uid act as the owner, others by the mode's "other" bits */
-};
-
-struct export_net {
-	struct in6_addr addr; /* IPv4 as ::ffff:a.b.c.d */
-	uint8_t prefix;	      /* bits of the 128: an IPv4 /24 is 120 */
-	bool read_only;
-};
-
-#define EXPORT_NETS_MAX 32
-
-/* Immutable once published: a change replaces the whole. */
-struct export_rules {
-	enum export_mode mode;
-	bool read_only;
-	unsigned n_nets; /* 0: loopback clients only */
-	struct export_net nets[EXPORT_NETS_MAX];
-};
-
-/**
- * export_net_parse() - "10.0.0.0/8", "192.168.1.7", "fd00::/8" or "*" (everyone)
- *
- * Host bits that are set are refused, since they usually are a mistake.  Any thread.
- * Return: 0, or -EINVAL with what is allowed in @err.
- */
-int export_net_parse(const char *text, struct export_net *ret, struct err *err);
-
-/* export_net_format() - the text that export_net_parse() takes; @dst >= 64 bytes */
-#define EXPORT_NET_TEXT 64
-char *export_net_format(char *dst, size_t dst_len, const struct export_net *net);
-
-/**
- * export_rules_parse() - the value of WORKSPACE_NFS_EXPORTS: rules for workspaces without their own
- *
- * Space-separated networks, each with optional options in brackets: "10.0.0.0/8(ro) 192.168.1.5(rw)";
- * a word "mode=squash" or "mode=match", or "ro", applies to all.  Any thread.
- */
-int export_rules_parse(const char *text, struct export_rules *ret, struct err *err);
-
-/**
- * export_rules_match() - does a client address pass?
- * @addr:		IPv4-mapped for IPv4
- * @ret_read_only:	set on true: by the whole export or by the longest matching network
- *
- * Pure.  Any thread.
- */
-bool export_rules_match(const struct export_rules *r, const struct in6_addr *addr, bool *ret_read_only);
-
-/* ---- one workspace --------------------------------------------------------------------------- */
+/* ---- one workspace ------------------------------------------------------- */
 
 struct ws_pair {
 	char *key, *value; /* owned */
 };
 
 struct workspace {
-	struct map_node by_id;	/* registry's */
 	struct map_node by_key; /* registry's */
 	int refs;		/* atomic; see workspace_ref() */
 	char id[WS_ID_LEN + 1];
@@ -92,11 +42,13 @@ struct workspace {
 	uint64_t root_mnt_id; /* statx stx_mnt_id of root_fd: what is mounted inside shows another */
 	uint64_t root_ino;    /* inode number of root_fd */
 	uint32_t root_dev_major, root_dev_minor;
+	uint32_t fs_id; /* atomic; identity of the file system in file handles; 0 until inode.c asked */
+	uint64_t slow_until_ns; /* atomic; CLOCK_MONOTONIC: until then what may wait goes to a pool at once */
 	uid_t owner_uid; /* what every door shows */
 	gid_t owner_gid;
 	bool is_gone;  /* atomic: deleted; handles answer ESTALE */
 	uint64_t seq;  /* creation order, for newest-first lists */
-	uint64_t created_ns, updated_ns; /* CLOCK_REALTIME; updated_ns protected by the registry's lock */
+	uint64_t created_ns, updated_ns; /* CLOCK_REALTIME; updated_ns is atomic */
 	char *name;	   /* owned, may be NULL; immutable in this API */
 	struct ws_pair *metadata; /* owned */
 	size_t n_metadata;
@@ -107,7 +59,7 @@ struct workspace {
 void workspace_ref(struct workspace *ws);   /* any thread */
 void workspace_unref(struct workspace *ws); /* any thread; the last one closes root_fd and frees */
 
-/* ---- the registry ------------------------------------------------------------------------------ */
+/* ---- the registry -------------------------------------------------------- */
 
 struct ws_registry;
 struct store;
@@ -117,8 +69,8 @@ struct ws_registry_options {
 	uid_t owner_uid;      /* WORKSPACE_OWNER, for new workspaces */
 	gid_t owner_gid;
 	struct export_rules default_exports;
-	/* called, before create answers and after each load at start, so that the broker knows the
-	 * folder; may be NULL.  Pool or main thread. */
+	/* Called before anybody can find the workspace, at create and at start, so that the broker knows the
+	 * folder; and after nobody can find it any more.  May be NULL.  Pool or main thread. */
 	int (*on_open)(void *arg, const struct workspace *ws, struct err *err);
 	void (*on_gone)(void *arg, const struct workspace *ws);
 	void *arg;
@@ -158,7 +110,8 @@ struct workspace *ws_find_key(struct ws_registry *r, uint64_t key);
 int ws_list(struct ws_registry *r, struct workspace ***ret, size_t *ret_n);
 void ws_list_free(struct workspace **list, size_t n);
 
-/* ws_list_generation() - grows with each create and delete: mtime and cookie verifier of "/" */
+/* ws_list_generation() - grows with each create and delete, and over restarts: mtime (it is a time in ns of
+ * CLOCK_REALTIME, pushed on where two changes fall together) and cookie verifier of "/".  Any thread. */
 uint64_t ws_list_generation(struct ws_registry *r);
 
 /**

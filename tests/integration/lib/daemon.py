@@ -11,11 +11,13 @@ import subprocess
 import tempfile
 import time
 
+import pytest
+
 from . import mount3, nfs3
 from .rpc import DEADLINE, Conn
 
 EXE = os.environ.get("WORKSPACED") or "build/workspaced"
-READY = re.compile(r"ready http=127\.0\.0\.1:(\d+) nfs=127\.0\.0\.1:(\d+)")
+READY = re.compile(r"ready http=\S+:(\d+) nfs=\S+:(\d+)")
 SANITIZER = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:")
 IS_ROOT = os.geteuid() == 0
 USER = 65534  # an ordinary uid, for the daemon without privilege when the tests run as root
@@ -66,6 +68,7 @@ class Daemon:
         self.data, self.log = self.base / "data", self.base / "daemon.log"
         self.env, self.launcher = dict(env), list(launcher)
         self.exe = pathlib.Path(EXE).resolve()
+        self.is_sanitized = b"__asan_init" in self.exe.read_bytes()  # its memory says nothing then
         self.proc, self.http_port, self.nfs_port = None, 0, 0
         if self.uid is not None:  # the build directory may be closed to that user
             self.exe = pathlib.Path(shutil.copy(self.exe, self.base / "workspaced"))
@@ -119,7 +122,7 @@ class Daemon:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-n:]) if self.log.exists() else ""
 
     def check_log(self):
-        m = SANITIZER.search(self.log.read_text(errors="replace"))
+        m = SANITIZER.search(self.log.read_text(errors="replace") if self.log.exists() else "")
         assert m is None, f"sanitizer report:\n{self.tail(120)}"
 
     def stop(self, deadline=DEADLINE):
@@ -156,8 +159,19 @@ class Daemon:
         status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
 
+    def fds(self):
+        """What the main process has open, as /proc tells it."""
+        top, out = f"/proc/{self.pid}/fd", []
+        try:
+            for n in os.listdir(top):
+                with contextlib.suppress(FileNotFoundError):
+                    out.append(os.readlink(f"{top}/{n}"))
+        except PermissionError:  # it is not dumpable, so its own user may not look
+            pytest.skip("needs root to count the daemon's descriptors")
+        return out
+
     def n_fds(self):
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+        return len(self.fds())
 
     # ---- HTTP ----
 
@@ -251,6 +265,16 @@ class Workspace:
         for c in self.conns:
             c.close()
         self.conns = []
+
+
+def build_tool(name, where, *flags):
+    """Compiles tests/tools/<name>.c into the folder `where`, which a service user can reach."""
+    if shutil.which("cc") is None:
+        pytest.skip(f"needs a C compiler for tests/tools/{name}.c")
+    out = pathlib.Path(where) / name
+    source = pathlib.Path(__file__).parents[2] / "tools" / f"{name}.c"
+    subprocess.run(["cc", "-O1", "-o", out, source, *flags], check=True)
+    return out
 
 
 def can_mount():

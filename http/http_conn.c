@@ -1,0 +1,870 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * See http_conn.h.  The only file that sees llhttp.
+ *
+ * A head is gathered whole, checked line by line (http_head_check), and given to llhttp in one
+ * piece; so names and values are single runs of bytes in the request's arena.  llhttp is told that
+ * there is no body: bodies are framed by http_body, whose strictness does not depend on how llhttp
+ * was built.
+ *
+ * Every public function corks the connection, does its work, and settles: sends what there is in
+ * one go, continues with what had to wait, and brings the watch and the deadline in line with the
+ * state.  All answers of one turn leave in one send.
+ */
+#include "http/http_conn.h"
+
+#include <errno.h>
+#include <llhttp.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#define DISCARD_MAX  (64u << 10)    /* bytes: a refused body that is shorter is read and dropped */
+#define WAITING_MAX  HTTP_READ_SIZE /* bytes that may wait behind a request at work */
+#define PROGRESS_MIN (16u << 10)    /* bytes within a deadline that count as going on */
+#define OUT_MAX      (1u << 30)     /* bytes of one answer; a guard against our own mistakes */
+
+/* ---- the head, by llhttp -----------------------------------------------------------------------
+ */
+
+struct head_parse {
+	struct http_request *req;
+	struct http_header *headers;
+	size_t max;
+	const char *url;
+	size_t url_len;
+	bool is_whole;
+};
+
+static int on_url(llhttp_t *p, const char *at, size_t n)
+{
+	struct head_parse *h = p->data;
+
+	h->url = at;
+	h->url_len = n;
+	return 0;
+}
+
+static int on_header_field(llhttp_t *p, const char *at, size_t n)
+{
+	struct head_parse *h = p->data;
+
+	if (h->req->n_headers == h->max)
+		return -1;
+	h->headers[h->req->n_headers++] =
+		(struct http_header){.name = at, .name_len = (uint32_t)n, .value = ""};
+	return 0;
+}
+
+static int on_header_value(llhttp_t *p, const char *at, size_t n)
+{
+	struct head_parse *h = p->data;
+	struct http_header *header = &h->headers[h->req->n_headers - 1];
+
+	while (n > 0 && (at[n - 1] == ' ' || at[n - 1] == '\t'))
+		n--;
+	header->value = at;
+	header->value_len = (uint32_t)n;
+	return 0;
+}
+
+static int on_headers_complete(llhttp_t *p)
+{
+	struct head_parse *h = p->data;
+
+	h->is_whole = true;
+	return 1; /* no body, as far as llhttp is concerned */
+}
+
+static int on_message_complete(llhttp_t *p)
+{
+	(void)p;
+	return HPE_PAUSED;
+}
+
+static const llhttp_settings_t head_settings = {
+	.on_url = on_url,
+	.on_header_field = on_header_field,
+	.on_header_value = on_header_value,
+	.on_headers_complete = on_headers_complete,
+	.on_message_complete = on_message_complete,
+};
+
+static enum http_method method_of(unsigned llhttp_method)
+{
+	switch (llhttp_method) {
+	case HTTP_GET:
+		return HTTP_M_GET;
+	case HTTP_HEAD:
+		return HTTP_M_HEAD;
+	case HTTP_POST:
+		return HTTP_M_POST;
+	case HTTP_PUT:
+		return HTTP_M_PUT;
+	case HTTP_DELETE:
+		return HTTP_M_DELETE;
+	case HTTP_PATCH:
+		return HTTP_M_PATCH;
+	case HTTP_OPTIONS:
+		return HTTP_M_OPTIONS;
+	default:
+		return HTTP_M_OTHER;
+	}
+}
+
+static int parse_lines(struct http_request *req, const char *head, size_t len, struct head_parse *h,
+		       const char **ret_why)
+{
+	llhttp_t parser;
+	llhttp_errno_t e;
+
+	llhttp_init(&parser, HTTP_REQUEST, &head_settings);
+	parser.data = h;
+	e = llhttp_execute(&parser, head, len);
+	if (e == HPE_INVALID_METHOD) {
+		*ret_why = "unknown method";
+		return -501;
+	}
+	if (!h->is_whole || h->url == NULL) {
+		*ret_why = "malformed head";
+		return -400;
+	}
+	req->is_http10 = parser.http_minor == 0;
+	req->method = method_of(parser.method);
+	req->method_text = llhttp_method_name(parser.method);
+	return 0;
+}
+
+/* parse_head() - a whole head into @req; 0 or the negative HTTP status to refuse it with */
+static int parse_head(struct http_request *req, const char *p, size_t n, unsigned n_lines,
+		      const char **ret_why)
+{
+	struct head_parse h = {.req = req, .max = n_lines};
+	const char *head;
+	int rc;
+
+	rc = http_head_check(p, n, ret_why);
+	if (rc < 0)
+		return rc;
+	head = arena_strndup(&req->arena, p, n);
+	h.headers = arena_alloc(&req->arena, n_lines * sizeof(*h.headers));
+	*ret_why = "out of memory";
+	if (head == NULL || h.headers == NULL)
+		return -500;
+	req->headers = h.headers;
+	rc = parse_lines(req, head, n, &h, ret_why);
+	if (rc == 0)
+		rc = http_request_target(req, h.url, h.url_len, ret_why);
+	return rc == 0 ? http_request_frame(req, ret_why) : rc;
+}
+
+/* ---- deadlines ---------------------------------------------------------------------------------
+ */
+
+static size_t unsent(const struct http_conn *c)
+{
+	return c->out.len - c->out_pos;
+}
+
+static enum http_deadline wanted_deadline(const struct http_conn *c)
+{
+	if (c->state == CONN_CLOSED)
+		return HTTP_DL_NONE;
+	if (unsent(c) > 0)
+		return HTTP_DL_WRITE;
+	switch (c->state) {
+	case CONN_HEAD:
+		return c->in.len > 0 || !c->had_request ? HTTP_DL_HEADER : HTTP_DL_IDLE;
+	case CONN_BODY:
+	case CONN_DISCARD:
+		return c->is_body_paused ? HTTP_DL_NONE : HTTP_DL_BODY;
+	case CONN_ENDING:
+		return HTTP_DL_LINGER;
+	default:
+		return HTTP_DL_NONE;
+	}
+}
+
+static void arm(struct http_conn *c, enum http_deadline d)
+{
+	list_del(&c->deadline_link);
+	c->deadline = d;
+	c->progress = 0;
+	if (d == HTTP_DL_NONE)
+		return;
+	c->deadline_since = clock_mono_ns();
+	list_add_tail(&c->core->deadlines[d], &c->deadline_link);
+}
+
+/* update_deadline() - a deadline runs on while its reason lasts, unless enough bytes show that it
+ * goes on */
+static void update_deadline(struct http_conn *c)
+{
+	enum http_deadline d = wanted_deadline(c);
+	bool goes_on = (d == HTTP_DL_BODY || d == HTTP_DL_WRITE) && c->progress >= PROGRESS_MIN;
+
+	if (d != c->deadline || goes_on)
+		arm(c, d);
+}
+
+/* ---- closing -----------------------------------------------------------------------------------
+ */
+
+/* log_request() - the access log: never the query, which may hold secrets; @status 0: nobody waited
+ */
+static void log_request(const struct http_request *req, int status, uint64_t bytes,
+			uint64_t duration_ns)
+{
+	char path[512];
+
+	if (!log_is_on(LOG_INFO, LOG_HTTP))
+		return;
+	log_escape(path, sizeof(path), req->path != NULL ? req->path : "-",
+		   req->path != NULL ? req->path_len : 1);
+	log_info(LOG_HTTP, "request method=%s path=%s status=%d us=%llu bytes=%llu id=%s peer=%s",
+		 req->method_text != NULL ? req->method_text : "-", path, status,
+		 (unsigned long long)(duration_ns / 1000), (unsigned long long)bytes, req->id,
+		 req->conn->peer.text);
+}
+
+static void drop_request(struct http_conn *c)
+{
+	struct http_request *req = c->req;
+
+	if (req == NULL)
+		return;
+	/* the answer is the pool's while a handler runs there */
+	log_request(req, 0, req->in_pool ? 0 : req->res.bytes, clock_mono_ns() - req->begin_ns);
+	c->req = NULL;
+	req->conn = NULL;
+	if (req->in_pool) /* http_conn_handler_done() frees it */
+		return;
+	if (req->hooks.on_abort != NULL)
+		req->hooks.on_abort(req);
+	http_core_request_free(c->core, req);
+}
+
+static void close_now(struct http_conn *c)
+{
+	if (c->state == CONN_CLOSED)
+		return;
+	c->state = CONN_CLOSED;
+	drop_request(c);
+	arm(c, HTTP_DL_NONE);
+	c->ops->close(c);
+}
+
+/* ---- sending ------------------------------------------------------------------------------------
+ */
+
+static void begin_out(struct http_conn *c)
+{
+	if (c->out.data != NULL)
+		return;
+	c->out = http_core_take_buf(c->core);
+	c->out.max = OUT_MAX;
+}
+
+static void flush(struct http_conn *c)
+{
+	while (unsent(c) > 0 && !c->is_dead) {
+		ssize_t n = c->ops->send(c, c->out.data + c->out_pos, unsent(c));
+
+		if (n == -EAGAIN)
+			break;
+		if (n <= 0) {
+			c->is_dead = true;
+			break;
+		}
+		c->out_pos += (size_t)n;
+		c->progress += c->deadline == HTTP_DL_WRITE ? (size_t)n : 0;
+	}
+	if (unsent(c) > 0 && !c->is_dead)
+		return;
+	buf_reset(&c->out);
+	c->out_pos = 0;
+	http_core_give_buf(c->core, &c->out);
+}
+
+/* fail() - an answer could not be put together (out of memory): nothing sensible can be sent */
+static void fail(struct http_conn *c)
+{
+	c->is_dead = true;
+}
+
+/* ---- answers ------------------------------------------------------------------------------------
+ */
+
+/* finish() - the answer is queued whole: count it, free the request, go on to the next */
+static void finish(struct http_conn *c)
+{
+	struct http_request *req = c->req;
+	bool ends = req->res.must_close, has_rest = c->state == CONN_BODY;
+	uint64_t duration_ns = clock_mono_ns() - req->begin_ns;
+
+	http_stats_count(c->core->stats, req->route, req->res.status, duration_ns, req->res.bytes);
+	log_request(req, req->res.status, req->res.bytes, duration_ns);
+	c->req = NULL;
+	http_core_request_free(c->core, req);
+	c->had_request = true;
+	c->is_body_paused = c->wants_drain = false;
+	c->scan = (struct http_head_scan){0};
+	c->state = ends ? CONN_ENDING : has_rest ? CONN_DISCARD : CONN_HEAD;
+	arm(c, HTTP_DL_NONE);
+}
+
+/* rest_is_short() - may what is left of the body be read and dropped, to keep the connection? */
+static bool rest_is_short(const struct http_conn *c)
+{
+	return c->body.kind == HTTP_BODY_LENGTH && c->body.left <= DISCARD_MAX &&
+	       !c->req->expects_continue;
+}
+
+static void decide_close(struct http_conn *c)
+{
+	struct http_response *res = &c->req->res;
+
+	if (c->state == CONN_BODY && !rest_is_short(c))
+		res->must_close = c->lingers = true;
+	if (c->req->wants_close || c->core->is_stopping)
+		res->must_close = true;
+}
+
+/* answer() - queue c->req's whole answer */
+static void answer(struct http_conn *c)
+{
+	struct http_request *req = c->req;
+	int rc;
+
+	decide_close(c);
+	begin_out(c);
+	rc = http_response_head(req, &c->out, (int64_t)req->res.body.len, http_core_date(c->core));
+	if (rc == 0 && req->method != HTTP_M_HEAD) {
+		rc = buf_append(&c->out, req->res.body.data, req->res.body.len);
+		req->res.bytes = req->res.body.len;
+	}
+	if (rc < 0)
+		fail(c);
+	else
+		finish(c);
+}
+
+/* refuse() - answer what could not even be read as a request, and end the connection */
+static void refuse(struct http_conn *c, int status, const char *why)
+{
+	char id[32];
+
+	if (c->req == NULL) {
+		c->req = http_core_request_new(c->core);
+		if (c->req == NULL) {
+			fail(c);
+			return;
+		}
+		c->req->conn = c;
+		c->req->begin_ns = clock_mono_ns();
+	}
+	if (c->req->id[0] == '\0') {
+		http_core_make_id(c->core, id, sizeof(id));
+		http_request_take_id(c->req, id);
+	}
+	http_response_refuse(c->req, status,
+			     status == 413   ? HTTP_CODE_TOO_LARGE
+			     : status == 501 ? HTTP_CODE_NOT_IMPLEMENTED
+					     : HTTP_CODE_REQUEST,
+			     "%s", status == 413 ? "" : why);
+	c->req->res.must_close = c->lingers = true;
+	answer(c);
+}
+
+/* ---- requests -----------------------------------------------------------------------------------
+ */
+
+static void run_handler(struct http_conn *c)
+{
+	struct http_request *req = c->req;
+
+	c->state = CONN_BUSY;
+	if (req->route->flags & R_POOL && c->core->run_in_pool != NULL) {
+		req->in_pool = c->core->run_in_pool(c->core, req);
+		if (req->in_pool)
+			return;
+		http_response_error(req, HTTP_CODE_BUSY, "%s", "");
+	} else {
+		router_run(req);
+	}
+	answer(c);
+}
+
+/* want_body() - a body follows: tell a client that waits for a word to go on */
+static void want_body(struct http_conn *c, bool has_arrived)
+{
+	if (!c->req->expects_continue || has_arrived)
+		return;
+	begin_out(c);
+	if (buf_puts(&c->out, "HTTP/1.1 100 Continue\r\n\r\n") < 0)
+		fail(c);
+	c->req->expects_continue = false;
+}
+
+static void begin_stream(struct http_conn *c, bool has_arrived)
+{
+	struct http_request *req = c->req;
+
+	router_run(req);
+	if (c->req == req && c->state == CONN_BODY && req->hooks.on_body != NULL &&
+	    !req->res.head_sent)
+		want_body(c, has_arrived);
+}
+
+static void begin_request(struct http_conn *c, const char *head, size_t n, unsigned n_lines,
+			  bool has_more)
+{
+	struct http_request *req = http_core_request_new(c->core);
+	const char *why = "";
+	char id[32];
+	int rc;
+
+	if (req == NULL) {
+		fail(c);
+		return;
+	}
+	c->req = req;
+	req->conn = c;
+	req->begin_ns = clock_mono_ns();
+	rc = parse_head(req, head, n, n_lines, &why);
+	http_core_make_id(c->core, id, sizeof(id));
+	http_request_take_id(req, id);
+	if (rc < 0) {
+		refuse(c, -rc, why);
+		return;
+	}
+	http_body_init(&c->body,
+		       !req->has_body    ? HTTP_BODY_NONE
+		       : req->has_length ? HTTP_BODY_LENGTH
+					 : HTTP_BODY_CHUNKED,
+		       req->content_length);
+	c->state = req->has_body ? CONN_BODY : CONN_BUSY;
+	switch (router_dispatch(req)) {
+	case ROUTER_ANSWERED:
+		answer(c);
+		break;
+	case ROUTER_STREAM:
+		begin_stream(c, has_more);
+		break;
+	case ROUTER_COLLECT:
+		if (req->has_body)
+			want_body(c, has_more);
+		else
+			run_handler(c);
+	}
+}
+
+/* take_body() - a run of c->req's body */
+static void take_body(struct http_conn *c, const char *p, size_t n)
+{
+	struct http_request *req = c->req;
+	struct http_core *core = c->core;
+	int rc;
+
+	if (req->route->flags & R_STREAM) {
+		rc = req->hooks.on_body != NULL ? req->hooks.on_body(req, p, n) : 0;
+		c->is_body_paused = rc == -EAGAIN;
+		return;
+	}
+	if (n > core->limits.max_json_body - req->body.len) {
+		refuse(c, 413, "");
+		return;
+	}
+	if (n > HTTP_BODIES_MAX - core->bodies_bytes) {
+		req->res.must_close = true;
+		http_response_error(req, HTTP_CODE_BUSY, "%s", "");
+		answer(c);
+		return;
+	}
+	req->body.max = core->limits.max_json_body;
+	rc = buf_append(&req->body, p, n);
+	if (rc < 0)
+		fail(c);
+	else
+		core->bodies_bytes += n;
+}
+
+static void end_body(struct http_conn *c)
+{
+	if (c->state == CONN_DISCARD) {
+		c->state = CONN_HEAD;
+		return;
+	}
+	c->state = CONN_BUSY;
+	if (!(c->req->route->flags & R_STREAM))
+		run_handler(c);
+	else if (c->req->hooks.on_body_end != NULL)
+		c->req->hooks.on_body_end(c->req);
+}
+
+/* ---- input --------------------------------------------------------------------------------------
+ */
+
+static bool takes_input(const struct http_conn *c)
+{
+	if (c->is_dead || unsent(c) > c->core->limits.max_unsent)
+		return false;
+	return c->state == CONN_HEAD || c->state == CONN_DISCARD ||
+	       (c->state == CONN_BODY && !c->is_body_paused);
+}
+
+/* step_head() - bytes consumed; 0 when the head is not whole yet */
+static size_t step_head(struct http_conn *c, const char *p, size_t n)
+{
+	int rc = http_head_scan(&c->scan, p, n);
+	struct http_head_scan s = c->scan;
+
+	if (rc == 0)
+		return 0;
+	if (rc < 0) {
+		refuse(c, -rc, rc == -400 ? "lines must end with CR LF" : "the head is too large");
+		return n;
+	}
+	c->scan = (struct http_head_scan){0};
+	begin_request(c, p + s.start, s.pos - s.start, s.n_lines, s.pos < n);
+	return s.pos;
+}
+
+static size_t step_body(struct http_conn *c, const char *p, size_t n)
+{
+	const char *data;
+	size_t used, len;
+	int rc = http_body_next(&c->body, p, n, &used, &data, &len);
+
+	if (rc == HTTP_BODY_DATA && c->state == CONN_BODY)
+		take_body(c, data, len);
+	else if (rc == HTTP_BODY_END)
+		end_body(c);
+	else if (rc < 0 && c->state == CONN_BODY && !c->req->res.head_sent)
+		refuse(c, 400, "malformed chunk");
+	else if (rc < 0)
+		fail(c);
+	return used;
+}
+
+/* process() - consume what can be consumed now; the rest must be kept by the caller */
+static size_t process(struct http_conn *c, const char *p, size_t n)
+{
+	size_t used = 0;
+
+	while (takes_input(c)) {
+		enum http_conn_state before = c->state;
+		size_t step;
+
+		if (before == CONN_HEAD && used == n)
+			break;
+		step = before == CONN_HEAD ? step_head(c, p + used, n - used)
+					   : step_body(c, p + used, n - used);
+		used += step;
+		if (step == 0 && c->state == before)
+			break;
+	}
+	return used;
+}
+
+/* ---- settling -----------------------------------------------------------------------------------
+ */
+
+static void process_waiting(struct http_conn *c)
+{
+	while (c->in.len > 0 && takes_input(c)) {
+		size_t used = process(c, (const char *)c->in.data, c->in.len);
+
+		buf_consume(&c->in, used);
+		flush(c);
+		if (used == 0)
+			return;
+	}
+}
+
+/* is_over() - nothing left to do */
+static bool is_over(const struct http_conn *c)
+{
+	if (c->is_dead)
+		return true;
+	if (unsent(c) > 0)
+		return false;
+	if (c->state == CONN_ENDING)
+		return c->is_eof || !c->lingers;
+	/* an unfinished request of a client that sends no more will never be whole */
+	return c->is_eof &&
+	       (c->state == CONN_HEAD || c->state == CONN_BODY || c->state == CONN_DISCARD);
+}
+
+static void tell_drained(struct http_conn *c)
+{
+	if (!c->wants_drain || unsent(c) > c->core->limits.max_unsent / 2 || c->req == NULL)
+		return;
+	c->wants_drain = false;
+	if (c->req->hooks.on_drain != NULL)
+		c->req->hooks.on_drain(c->req);
+}
+
+static void update_watch(struct http_conn *c)
+{
+	bool readable = !c->is_eof && (takes_input(c) || c->state == CONN_ENDING ||
+				       (c->state == CONN_BUSY && c->in.len < WAITING_MAX &&
+					unsent(c) <= c->core->limits.max_unsent));
+	bool writable = unsent(c) > 0;
+
+	if (readable == c->watch_read && writable == c->watch_write)
+		return;
+	c->watch_read = readable;
+	c->watch_write = writable;
+	c->ops->watch(c, readable, writable);
+}
+
+static void settle(struct http_conn *c)
+{
+	flush(c);
+	tell_drained(c);
+	process_waiting(c);
+	flush(c);
+	if (c->in.len == 0)
+		http_core_give_buf(c->core, &c->in);
+	if (is_over(c)) {
+		close_now(c);
+		return;
+	}
+	if (c->state == CONN_ENDING && unsent(c) == 0 && !c->is_shut) {
+		c->is_shut = true;
+		c->ops->shutdown(c);
+	}
+	update_watch(c);
+	update_deadline(c);
+}
+
+static bool cork(struct http_conn *c)
+{
+	bool is_first = !c->is_corked && c->state != CONN_CLOSED;
+
+	c->is_corked = true;
+	return is_first;
+}
+
+static void uncork(struct http_conn *c)
+{
+	settle(c);
+	c->is_corked = false;
+}
+
+/* ---- the owner's side ---------------------------------------------------------------------------
+ */
+
+void http_conn_init(struct http_conn *c, struct http_core *core, const struct http_conn_ops *ops,
+		    const struct http_peer *peer)
+{
+	*c = (struct http_conn){.core = core, .ops = ops, .peer = *peer};
+	list_init(&c->deadline_link);
+	update_watch(c);
+	update_deadline(c);
+}
+
+void http_conn_fini(struct http_conn *c)
+{
+	list_del(&c->deadline_link);
+	buf_free(&c->in);
+	buf_free(&c->out);
+}
+
+const struct http_peer *http_conn_peer(const struct http_conn *c)
+{
+	return &c->peer;
+}
+
+static void keep(struct http_conn *c, const char *p, size_t n)
+{
+	if (c->state == CONN_ENDING || c->state == CONN_CLOSED || n == 0)
+		return;
+	if (c->in.data == NULL)
+		c->in = http_core_take_buf(c->core);
+	if (buf_append(&c->in, p, n) < 0)
+		fail(c);
+}
+
+void http_conn_feed(struct http_conn *c, const char *p, size_t n)
+{
+	size_t used;
+
+	if (!cork(c))
+		return;
+	c->progress += c->deadline == HTTP_DL_BODY ? n : 0;
+	if (c->in.len == 0) {
+		used = process(c, p, n);
+		keep(c, p + used, n - used);
+	} else {
+		keep(c, p, n);
+	}
+	uncork(c);
+}
+
+void http_conn_eof(struct http_conn *c)
+{
+	if (!cork(c))
+		return;
+	c->is_eof = true;
+	uncork(c);
+}
+
+void http_conn_writable(struct http_conn *c)
+{
+	if (cork(c))
+		uncork(c);
+}
+
+void http_conn_expire(struct http_conn *c)
+{
+	bool is_late =
+		c->deadline == HTTP_DL_BODY || (c->deadline == HTTP_DL_HEADER && c->in.len > 0);
+
+	if (!cork(c))
+		return;
+	if (is_late && c->state != CONN_DISCARD && (c->req == NULL || !c->req->res.head_sent))
+		refuse(c, 408, "the request did not arrive in time");
+	else
+		fail(c);
+	uncork(c);
+}
+
+void http_conn_abort(struct http_conn *c)
+{
+	close_now(c);
+}
+
+void http_conn_drain(struct http_conn *c)
+{
+	if (!cork(c))
+		return;
+	if (c->state == CONN_HEAD && c->in.len == 0) {
+		c->state = CONN_ENDING;
+		arm(c, HTTP_DL_NONE);
+	}
+	uncork(c);
+}
+
+void http_conn_handler_done(struct http_core *core, struct http_request *req)
+{
+	struct http_conn *c = req->conn;
+
+	req->in_pool = false;
+	if (c == NULL) {
+		http_core_request_free(core, req);
+		return;
+	}
+	if (!cork(c))
+		return;
+	answer(c);
+	uncork(c);
+}
+
+/* ---- streams ------------------------------------------------------------------------------------
+ */
+
+void http_conn_answer(struct http_request *req)
+{
+	struct http_conn *c = req->conn;
+	bool is_first = cork(c);
+
+	answer(c);
+	if (is_first)
+		uncork(c);
+}
+
+/* send_soon() - outside of our own functions: send now, and leave any ending to the loop, so that
+ * the request never disappears under the handler that is writing */
+static void send_soon(struct http_conn *c)
+{
+	if (c->is_corked)
+		return;
+	flush(c);
+	update_watch(c);
+	update_deadline(c);
+	if (c->is_dead)
+		c->ops->watch(c, true, true); /* an error is always ready to be reported */
+}
+
+int http_conn_stream_begin(struct http_request *req, int status, const char *type, int64_t length)
+{
+	struct http_conn *c = req->conn;
+	struct http_response *res = &req->res;
+	int rc;
+
+	res->status = status;
+	res->type = type;
+	res->is_stream = res->head_sent = true;
+	res->is_chunked = length < 0 && !req->is_http10;
+	res->must_close = length < 0 && req->is_http10;
+	decide_close(c);
+	begin_out(c);
+	rc = http_response_head(req, &c->out,
+				length >= 0       ? length
+				: res->is_chunked ? -1
+						  : -2,
+				http_core_date(c->core));
+	if (rc < 0)
+		fail(c);
+	send_soon(c);
+	return rc;
+}
+
+static int put_chunk(struct buf *out, const void *p, size_t n)
+{
+	int rc = buf_printf(out, "%zx\r\n", n);
+
+	if (rc == 0)
+		rc = buf_append(out, p, n);
+	return rc == 0 ? buf_puts(out, "\r\n") : rc;
+}
+
+int http_conn_stream_write(struct http_request *req, const void *p, size_t n)
+{
+	struct http_conn *c = req->conn;
+	int rc;
+
+	if (c == NULL || c->is_dead)
+		return -EPIPE;
+	if (n == 0 || req->method == HTTP_M_HEAD)
+		return 0;
+	begin_out(c);
+	rc = req->res.is_chunked ? put_chunk(&c->out, p, n) : buf_append(&c->out, p, n);
+	if (rc < 0)
+		fail(c);
+	req->res.bytes += n;
+	send_soon(c);
+	if (c->is_dead)
+		return -EPIPE;
+	c->wants_drain = unsent(c) > c->core->limits.max_unsent;
+	return c->wants_drain ? -EAGAIN : 0;
+}
+
+void http_conn_stream_end(struct http_request *req)
+{
+	struct http_conn *c = req->conn;
+	bool is_first = cork(c);
+
+	if (req->res.is_chunked && req->method != HTTP_M_HEAD) {
+		begin_out(c);
+		if (buf_puts(&c->out, "0\r\n\r\n") < 0)
+			fail(c);
+	}
+	finish(c);
+	if (is_first)
+		uncork(c);
+}
+
+void http_conn_resume_body(struct http_request *req)
+{
+	struct http_conn *c = req->conn;
+	bool is_first = cork(c);
+
+	c->is_body_paused = false;
+	if (is_first)
+		uncork(c);
+}

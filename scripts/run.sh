@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# From a fresh clone to a server that runs: installs what the build needs, builds, starts workspaced on loopback
+# with its data in data/, makes a workspace "demo" and prints the lines to paste.  Ctrl-C stops it.
+# Every WORKSPACE_* variable of docs/configuration.md may be set; the ports are those most often wanted:
+#     WORKSPACE_HTTP_PORT=8081 WORKSPACE_NFS_PORT=2050 scripts/run.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/install-deps.sh
+make -s -j"$(nproc)"
+
+export WORKSPACE_DATA_DIR="${WORKSPACE_DATA_DIR:-$PWD/data}"
+
+# The key for our own calls, when the daemon is to ask for one.
+authorization=()
+if [ -n "${WORKSPACE_API_KEY:-}" ]; then
+	key=$WORKSPACE_API_KEY
+	case $key in @*) key=$(head -n 1 "${key#@}") ;; esac
+	key=${key%%,*}
+	authorization=(-H "Authorization: Bearer ${key#*:}")
+fi
+
+api() { # METHOD PATH [JSON]
+	curl -sS --fail-with-body --max-time 30 "${authorization[@]}" -X "$1" "http://$http/api/v1$2" ${3:+-d "$3"}
+}
+
+demo_id() {
+	local id
+	id=$(api GET /workspaces | jq -r '[.workspaces[] | select(.name == "demo") | .id][0] // empty')
+	[ -n "$id" ] || id=$(api POST /workspaces '{"name":"demo"}' | jq -r .id)
+	echo "$id"
+}
+
+print_lines() {
+	local id=$1 host=${nfs%:*} port=${nfs##*:} key_hint=
+	[ ${#authorization[@]} -eq 0 ] || key_hint=' -H "Authorization: Bearer KEY"'
+	cat <<-END
+
+		workspaced runs. Its workspace "demo" has the id $id
+
+		Mount it (as root; the package nfs-common brings mount.nfs):
+		    mkdir -p /mnt/demo
+		    mount -t nfs -o nfsvers=3,tcp,nolock,port=$port,mountport=$port $host:/$id /mnt/demo
+
+		Ask it:
+		    curl -s$key_hint http://$http/api/v1/workspaces
+		    curl -s$key_hint -X POST http://$http/api/v1/workspaces -d '{"name":"another"}'
+
+		Files:    $WORKSPACE_DATA_DIR/workspaces/$id/files
+		Docs:     README.md, docs/nfs.md, docs/configuration.md
+		Stop:     Ctrl-C
+
+	END
+}
+
+# What the daemon says comes through a pipe, so that the line with its ports can be read.
+pipe_dir=$(mktemp -d)
+trap 'rm -rf "$pipe_dir"' EXIT
+mkfifo "$pipe_dir/log"
+build/workspaced 2>"$pipe_dir/log" &
+daemon=$!
+exec 3<"$pipe_dir/log"
+# Ctrl-C reaches the daemon by itself; asking it twice does no harm.
+trap 'kill -TERM "$daemon" 2>/dev/null || true' INT TERM HUP
+
+is_ready=
+while IFS= read -r line <&3; do
+	printf '%s\n' "$line" >&2
+	if [ -z "$is_ready" ] && [[ $line =~ ready\ http=([^ ]+)\ nfs=([^ ]+) ]]; then
+		is_ready=1
+		http=${BASH_REMATCH[1]} nfs=${BASH_REMATCH[2]}
+		if id=$(demo_id) && [ -n "$id" ]; then
+			print_lines "$id"
+		else
+			echo "run.sh: the workspace 'demo' could not be made; see the lines above" >&2
+		fi
+	fi
+done
+cat <&3 >&2 || true # a signal ends the loop above; the daemon may have more to say
+
+# A trapped signal also ends `wait`, before the daemon has ended.
+code=0
+while true; do
+	wait "$daemon" && code=0 || code=$?
+	kill -0 "$daemon" 2>/dev/null || break
+done
+if [ -z "$is_ready" ] && [ "$code" -ne 0 ]; then
+	cat >&2 <<-END
+
+		workspaced did not start; its last line says why. If a port is in use, choose others:
+		    WORKSPACE_HTTP_PORT=8081 WORKSPACE_NFS_PORT=2050 scripts/run.sh
+	END
+fi
+exit "$code"
