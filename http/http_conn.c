@@ -471,6 +471,8 @@ static void take_body(struct http_conn *c, const char *p, size_t n)
 	if (req->route->flags & R_STREAM) {
 		rc = req->hooks.on_body != NULL ? req->hooks.on_body(req, p, n) : 0;
 		c->is_body_paused = rc == -EAGAIN;
+		if (rc < 0 && rc != -EAGAIN && c->req == req)
+			fail(c); /* the handler gave up without an answer */
 		return;
 	}
 	if (n > core->limits.max_json_body - req->body.len) {

@@ -9,7 +9,7 @@
 
 #include "base/cleanup.h"
 #include "proto/jsonx.h"
-#include "unit.h"
+#include "tests/unit/unit.h"
 
 static struct in6_addr addr(const char *text)
 {
