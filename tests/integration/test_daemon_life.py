@@ -110,11 +110,13 @@ def test_kill_twenty_times_under_load(fresh):
     made, stop = [], threading.Event()
 
     def work():
+        turns = 0
         while not stop.is_set():
             try:
+                turns += 1
                 ws = d.create_workspace()
                 made.append(ws)
-                if len(made) % 5 == 0:
+                if turns % 5 == 0:
                     victim = made[len(made) // 2]
                     made.remove(victim)
                     d.delete_workspace(victim)

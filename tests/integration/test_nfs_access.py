@@ -133,9 +133,9 @@ def test_auth_none_acts_as_other_at_most(w):
 
 
 WRITES = [
-    ("SETATTR", "f"), ("WRITE", "f", 0, b"x"), ("CREATE", "root", "n"), ("MKDIR", "root", "n"),
-    ("SYMLINK", "root", "n", "to"), ("MKNOD", "root", "n", FIFO), ("REMOVE", "root", "f"), ("RMDIR", "root", "d"),
-    ("RENAME", "root", "f", "root", "g"), ("LINK", "f", "root", "n"),
+    ("SETATTR", "f"), ("WRITE", "f", 0, b"x"), ("CREATE", "root", "n1"), ("MKDIR", "root", "n2"),
+    ("SYMLINK", "root", "n3", "to"), ("MKNOD", "root", "n4", FIFO), ("LINK", "f", "root", "n5"), ("RMDIR", "root", "d"),
+    ("RENAME", "root", "f", "root", "g"), ("REMOVE", "root", "g"),
 ]  # fmt: skip
 READS = [
     ("GETATTR", "f"), ("LOOKUP", "root", "f"), ("ACCESS", "f"), ("READ", "f", 0, 10), ("READLINK", "l"),

@@ -81,12 +81,9 @@ class Daemon:
         env = {k: v for k, v in os.environ.items() if not k.startswith("WORKSPACE")}
         # The daemon is not dumpable, which the leak checker takes for a fatal error.
         env.setdefault("ASAN_OPTIONS", "detect_leaks=0")
-        env.update(
-            WORKSPACE_DATA_DIR=str(self.data),
-            WORKSPACE_HTTP_PORT=str(self.http_port),
-            WORKSPACE_NFS_PORT=str(self.nfs_port),
-            **self.env,
-        )
+        env["WORKSPACE_DATA_DIR"] = str(self.data)
+        env.update(WORKSPACE_HTTP_PORT=str(self.http_port), WORKSPACE_NFS_PORT=str(self.nfs_port))
+        env.update(self.env)
         who = {} if self.uid is None else dict(user=self.uid, group=self.uid, extra_groups=[])
         with open(self.log, "ab") as log:
             self.log_start = log.tell()
