@@ -13,11 +13,12 @@
 
 #include "base/io.h"
 
-#define DIGEST_LEN 32 /* bytes of BLAKE2b; keys are compared by digest, so that lengths do not show */
+#define DIGEST_LEN                                                                                 \
+	32 /* bytes of BLAKE2b; keys are compared by digest, so that lengths do not show */
 
 struct host_port {
 	char host[256]; /* lower case, without trailing dot, brackets kept */
-	uint16_t port;	/* 0: not given */
+	uint16_t port;  /* 0: not given */
 };
 
 struct origin {
@@ -30,10 +31,11 @@ struct http_auth {
 	bool is_bound_to_loopback;
 	size_t n_keys, n_origins;
 	uint8_t (*keys)[DIGEST_LEN]; /* owned */
-	struct origin *origins;	     /* owned */
+	struct origin *origins;      /* owned */
 };
 
-/* ---- hosts and origins ------------------------------------------------------------------------ */
+/* ---- hosts and origins ------------------------------------------------------------------------
+ */
 
 static bool parse_port(const char *p, uint16_t *ret)
 {
@@ -152,12 +154,14 @@ static bool origin_is_ours(const struct origin *o, const struct host_port *host)
 {
 	uint16_t port = host->port != 0 ? host->port : o->is_https ? 443 : 80;
 
-	return is_unspoofable(o->at.host) && o->at.port == port && strcmp(o->at.host, host->host) == 0;
+	return is_unspoofable(o->at.host) && o->at.port == port &&
+	       strcmp(o->at.host, host->host) == 0;
 }
 
-enum http_page_verdict http_auth_page(const struct http_auth *a, const struct http_page *page, bool *ret_cors)
+enum http_page_verdict http_auth_page(const struct http_auth *a, const struct http_page *page,
+				      bool *ret_cors)
 {
-	struct host_port host = { 0 };
+	struct host_port host = {0};
 	struct origin origin;
 
 	*ret_cors = false;
@@ -179,7 +183,8 @@ enum http_page_verdict http_auth_page(const struct http_auth *a, const struct ht
 	return HTTP_PAGE_OK;
 }
 
-/* ---- callers ---------------------------------------------------------------------------------- */
+/* ---- callers ----------------------------------------------------------------------------------
+ */
 
 static void digest(uint8_t out[DIGEST_LEN], const char *secret, size_t n)
 {
@@ -201,14 +206,16 @@ static bool key_matches(const struct http_auth *a, const char *authorization)
 	return hit != 0;
 }
 
-bool http_auth_caller(const struct http_auth *a, const struct http_peer *peer, const char *authorization)
+bool http_auth_caller(const struct http_auth *a, const struct http_peer *peer,
+		      const char *authorization)
 {
 	if (a->n_keys > 0)
 		return key_matches(a, authorization);
 	return a->allow_everyone || (peer->is_loopback && peer->uid_ok);
 }
 
-/* ---- setting up ------------------------------------------------------------------------------- */
+/* ---- setting up -------------------------------------------------------------------------------
+ */
 
 static int load_keys(struct http_auth *a, const struct http_server_options *o, struct err *err)
 {
@@ -231,7 +238,8 @@ static int load_origins(struct http_auth *a, const struct http_server_options *o
 		return err_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < o->n_allowed_origins; i++)
 		if (!parse_origin(o->allowed_origins[i], &a->origins[i]))
-			return err_set(err, -EINVAL, "allowed origin '%.100s' must be http(s)://host[:port]",
+			return err_set(err, -EINVAL,
+				       "allowed origin '%.100s' must be http(s)://host[:port]",
 				       o->allowed_origins[i]);
 	a->n_origins = o->n_allowed_origins;
 	return 0;

@@ -2,13 +2,14 @@
 /*
  * See http_conn.h.  The only file that sees llhttp.
  *
- * A head is gathered whole, checked line by line (http_head_check), and given to llhttp in one piece; so
- * names and values are single runs of bytes in the request's arena.  llhttp is told that there is no body:
- * bodies are framed by http_body, whose strictness does not depend on how llhttp was built.
+ * A head is gathered whole, checked line by line (http_head_check), and given to llhttp in one
+ * piece; so names and values are single runs of bytes in the request's arena.  llhttp is told that
+ * there is no body: bodies are framed by http_body, whose strictness does not depend on how llhttp
+ * was built.
  *
- * Every public function corks the connection, does its work, and settles: sends what there is in one go,
- * continues with what had to wait, and brings the watch and the deadline in line with the state.  All
- * answers of one turn leave in one send.
+ * Every public function corks the connection, does its work, and settles: sends what there is in
+ * one go, continues with what had to wait, and brings the watch and the deadline in line with the
+ * state.  All answers of one turn leave in one send.
  */
 #include "http/http_conn.h"
 
@@ -21,12 +22,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define DISCARD_MAX	(64u << 10) /* bytes: a refused body that is shorter is read and dropped */
-#define WAITING_MAX	HTTP_READ_SIZE /* bytes that may wait behind a request at work */
-#define PROGRESS_MIN	(16u << 10) /* bytes within a deadline that count as going on */
-#define OUT_MAX		(1u << 30)  /* bytes of one answer; a guard against our own mistakes */
+#define DISCARD_MAX  (64u << 10)    /* bytes: a refused body that is shorter is read and dropped */
+#define WAITING_MAX  HTTP_READ_SIZE /* bytes that may wait behind a request at work */
+#define PROGRESS_MIN (16u << 10)    /* bytes within a deadline that count as going on */
+#define OUT_MAX      (1u << 30)     /* bytes of one answer; a guard against our own mistakes */
 
-/* ---- the head, by llhttp ----------------------------------------------------------------------- */
+/* ---- the head, by llhttp -----------------------------------------------------------------------
+ */
 
 struct head_parse {
 	struct http_request *req;
@@ -53,7 +55,7 @@ static int on_header_field(llhttp_t *p, const char *at, size_t n)
 	if (h->req->n_headers == h->max)
 		return -1;
 	h->headers[h->req->n_headers++] =
-		(struct http_header){ .name = at, .name_len = (uint32_t)n, .value = "" };
+		(struct http_header){.name = at, .name_len = (uint32_t)n, .value = ""};
 	return 0;
 }
 
@@ -137,9 +139,10 @@ static int parse_lines(struct http_request *req, const char *head, size_t len, s
 }
 
 /* parse_head() - a whole head into @req; 0 or the negative HTTP status to refuse it with */
-static int parse_head(struct http_request *req, const char *p, size_t n, unsigned n_lines, const char **ret_why)
+static int parse_head(struct http_request *req, const char *p, size_t n, unsigned n_lines,
+		      const char **ret_why)
 {
-	struct head_parse h = { .req = req, .max = n_lines };
+	struct head_parse h = {.req = req, .max = n_lines};
 	const char *head;
 	int rc;
 
@@ -158,7 +161,8 @@ static int parse_head(struct http_request *req, const char *p, size_t n, unsigne
 	return rc == 0 ? http_request_frame(req, ret_why) : rc;
 }
 
-/* ---- deadlines --------------------------------------------------------------------------------- */
+/* ---- deadlines ---------------------------------------------------------------------------------
+ */
 
 static size_t unsent(const struct http_conn *c)
 {
@@ -195,7 +199,8 @@ static void arm(struct http_conn *c, enum http_deadline d)
 	list_add_tail(&c->core->deadlines[d], &c->deadline_link);
 }
 
-/* update_deadline() - a deadline runs on while its reason lasts, unless enough bytes show that it goes on */
+/* update_deadline() - a deadline runs on while its reason lasts, unless enough bytes show that it
+ * goes on */
 static void update_deadline(struct http_conn *c)
 {
 	enum http_deadline d = wanted_deadline(c);
@@ -205,19 +210,50 @@ static void update_deadline(struct http_conn *c)
 		arm(c, d);
 }
 
-/* ---- closing ----------------------------------------------------------------------------------- */
+/* ---- closing -----------------------------------------------------------------------------------
+ */
 
-static void log_request(const struct http_request *req, int status, uint64_t duration_ns)
+#define ID_SHOWN                                                                                   \
+	8 /* characters of an id in the log: an id may be all it takes to mount a workspace */
+
+/* log_path() - the path for the log, escaped; parameters of its route are cut */
+static const char *log_path(char *dst, size_t dst_len, const struct http_request *req)
 {
-	char path[512], peer[PEER_TEXT];
+	const char *pattern = req->route != NULL ? req->route->pattern : "";
+	char path[512];
+	size_t n = 0;
+
+	if (req->path == NULL)
+		return "-";
+	if (strchr(pattern, '{') == NULL)
+		return log_escape(dst, dst_len, req->path, req->path_len);
+	for (size_t i = 0; *pattern != '\0' && n < sizeof(path) - 1;) {
+		if (*pattern != '{') {
+			path[n++] = *pattern++;
+			continue;
+		}
+		n += (size_t)snprintf(path + n, sizeof(path) - n, "%.*s", ID_SHOWN,
+				      req->params[i] != NULL ? req->params[i] : "");
+		pattern = strchr(pattern, '}') + 1;
+		i++;
+	}
+	return log_escape(dst, dst_len, path, MIN(n, sizeof(path) - 1));
+}
+
+/* log_request() - the access log: never the query, which may hold secrets; @status 0: nobody waited
+ */
+static void log_request(const struct http_request *req, int status, uint64_t bytes,
+			uint64_t duration_ns)
+{
+	char path[512];
 
 	if (!log_is_on(LOG_INFO, LOG_HTTP))
 		return;
-	(void)snprintf(peer, sizeof(peer), "%s", req->conn->peer.text);
-	log_escape(path, sizeof(path), req->path != NULL ? req->path : "-", req->path_len);
-	log_info(LOG_HTTP, "request method=%s path=%s status=%d code=%d us=%llu bytes=%llu id=%s peer=%s",
-		 req->method_text != NULL ? req->method_text : "-", path, status, req->res.code,
-		 (unsigned long long)(duration_ns / 1000), (unsigned long long)req->res.bytes, req->id, peer);
+	log_info(LOG_HTTP, "request method=%s path=%s status=%d us=%llu bytes=%llu id=%s peer=%s",
+		 req->method_text != NULL ? req->method_text : "-",
+		 log_path(path, sizeof(path), req), status,
+		 (unsigned long long)(duration_ns / 1000), (unsigned long long)bytes, req->id,
+		 req->conn->peer.text);
 }
 
 static void drop_request(struct http_conn *c)
@@ -226,7 +262,8 @@ static void drop_request(struct http_conn *c)
 
 	if (req == NULL)
 		return;
-	log_request(req, 0, clock_mono_ns() - req->begin_ns); /* status 0: the client did not wait */
+	/* the answer is the pool's while a handler runs there */
+	log_request(req, 0, req->in_pool ? 0 : req->res.bytes, clock_mono_ns() - req->begin_ns);
 	c->req = NULL;
 	req->conn = NULL;
 	if (req->in_pool) /* http_conn_handler_done() frees it */
@@ -246,15 +283,15 @@ static void close_now(struct http_conn *c)
 	c->ops->close(c);
 }
 
-/* ---- sending ------------------------------------------------------------------------------------ */
+/* ---- sending ------------------------------------------------------------------------------------
+ */
 
-static bool begin_out(struct http_conn *c)
+static void begin_out(struct http_conn *c)
 {
-	if (c->out.data == NULL) {
-		c->out = http_core_take_buf(c->core);
-		c->out.max = OUT_MAX;
-	}
-	return true;
+	if (c->out.data != NULL)
+		return;
+	c->out = http_core_take_buf(c->core);
+	c->out.max = OUT_MAX;
 }
 
 static void flush(struct http_conn *c)
@@ -284,7 +321,8 @@ static void fail(struct http_conn *c)
 	c->is_dead = true;
 }
 
-/* ---- answers ------------------------------------------------------------------------------------ */
+/* ---- answers ------------------------------------------------------------------------------------
+ */
 
 /* finish() - the answer is queued whole: count it, free the request, go on to the next */
 static void finish(struct http_conn *c)
@@ -294,12 +332,12 @@ static void finish(struct http_conn *c)
 	uint64_t duration_ns = clock_mono_ns() - req->begin_ns;
 
 	http_stats_count(c->core->stats, req->route, req->res.status, duration_ns, req->res.bytes);
-	log_request(req, req->res.status, duration_ns);
+	log_request(req, req->res.status, req->res.bytes, duration_ns);
 	c->req = NULL;
 	http_core_request_free(c->core, req);
 	c->had_request = true;
 	c->is_body_paused = c->wants_drain = false;
-	c->scan = (struct http_head_scan){ 0 };
+	c->scan = (struct http_head_scan){0};
 	c->state = ends ? CONN_ENDING : has_rest ? CONN_DISCARD : CONN_HEAD;
 	arm(c, HTTP_DL_NONE);
 }
@@ -307,7 +345,8 @@ static void finish(struct http_conn *c)
 /* rest_is_short() - may what is left of the body be read and dropped, to keep the connection? */
 static bool rest_is_short(const struct http_conn *c)
 {
-	return c->body.kind == HTTP_BODY_LENGTH && c->body.left <= DISCARD_MAX && !c->req->expects_continue;
+	return c->body.kind == HTTP_BODY_LENGTH && c->body.left <= DISCARD_MAX &&
+	       !c->req->expects_continue;
 }
 
 static void decide_close(struct http_conn *c)
@@ -327,7 +366,7 @@ static void answer(struct http_conn *c)
 	int rc;
 
 	decide_close(c);
-	(void)begin_out(c);
+	begin_out(c);
 	rc = http_response_head(req, &c->out, (int64_t)req->res.body.len, http_core_date(c->core));
 	if (rc == 0 && req->method != HTTP_M_HEAD) {
 		rc = buf_append(&c->out, req->res.body.data, req->res.body.len);
@@ -358,15 +397,16 @@ static void refuse(struct http_conn *c, int status, const char *why)
 		http_request_take_id(c->req, id);
 	}
 	http_response_refuse(c->req, status,
-			     status == 413	? HTTP_CODE_TOO_LARGE :
-			     status == 501	? HTTP_CODE_NOT_IMPLEMENTED :
-						  HTTP_CODE_REQUEST,
+			     status == 413   ? HTTP_CODE_TOO_LARGE
+			     : status == 501 ? HTTP_CODE_NOT_IMPLEMENTED
+					     : HTTP_CODE_REQUEST,
 			     "%s", status == 413 ? "" : why);
 	c->req->res.must_close = c->lingers = true;
 	answer(c);
 }
 
-/* ---- requests ----------------------------------------------------------------------------------- */
+/* ---- requests -----------------------------------------------------------------------------------
+ */
 
 static void run_handler(struct http_conn *c)
 {
@@ -374,11 +414,13 @@ static void run_handler(struct http_conn *c)
 
 	c->state = CONN_BUSY;
 	if (req->route->flags & R_POOL && c->core->run_in_pool != NULL) {
-		req->in_pool = true;
-		c->core->run_in_pool(c->core, req);
-		return;
+		req->in_pool = c->core->run_in_pool(c->core, req);
+		if (req->in_pool)
+			return;
+		http_response_error(req, HTTP_CODE_BUSY, "%s", "");
+	} else {
+		router_run(req);
 	}
-	router_run(req);
 	answer(c);
 }
 
@@ -387,7 +429,7 @@ static void want_body(struct http_conn *c, bool has_arrived)
 {
 	if (!c->req->expects_continue || has_arrived)
 		return;
-	(void)begin_out(c);
+	begin_out(c);
 	if (buf_puts(&c->out, "HTTP/1.1 100 Continue\r\n\r\n") < 0)
 		fail(c);
 	c->req->expects_continue = false;
@@ -398,11 +440,13 @@ static void begin_stream(struct http_conn *c, bool has_arrived)
 	struct http_request *req = c->req;
 
 	router_run(req);
-	if (c->req == req && c->state == CONN_BODY && req->hooks.on_body != NULL && !req->res.head_sent)
+	if (c->req == req && c->state == CONN_BODY && req->hooks.on_body != NULL &&
+	    !req->res.head_sent)
 		want_body(c, has_arrived);
 }
 
-static void begin_request(struct http_conn *c, const char *head, size_t n, unsigned n_lines, bool has_more)
+static void begin_request(struct http_conn *c, const char *head, size_t n, unsigned n_lines,
+			  bool has_more)
 {
 	struct http_request *req = http_core_request_new(c->core);
 	const char *why = "";
@@ -424,9 +468,9 @@ static void begin_request(struct http_conn *c, const char *head, size_t n, unsig
 		return;
 	}
 	http_body_init(&c->body,
-		       !req->has_body	 ? HTTP_BODY_NONE :
-		       req->has_length	 ? HTTP_BODY_LENGTH :
-					   HTTP_BODY_CHUNKED,
+		       !req->has_body    ? HTTP_BODY_NONE
+		       : req->has_length ? HTTP_BODY_LENGTH
+					 : HTTP_BODY_CHUNKED,
 		       req->content_length);
 	c->state = req->has_body ? CONN_BODY : CONN_BUSY;
 	switch (router_dispatch(req)) {
@@ -454,6 +498,8 @@ static void take_body(struct http_conn *c, const char *p, size_t n)
 	if (req->route->flags & R_STREAM) {
 		rc = req->hooks.on_body != NULL ? req->hooks.on_body(req, p, n) : 0;
 		c->is_body_paused = rc == -EAGAIN;
+		if (rc < 0 && rc != -EAGAIN && c->req == req)
+			fail(c); /* the handler gave up without an answer */
 		return;
 	}
 	if (n > core->limits.max_json_body - req->body.len) {
@@ -487,7 +533,8 @@ static void end_body(struct http_conn *c)
 		c->req->hooks.on_body_end(c->req);
 }
 
-/* ---- input -------------------------------------------------------------------------------------- */
+/* ---- input --------------------------------------------------------------------------------------
+ */
 
 static bool takes_input(const struct http_conn *c)
 {
@@ -509,7 +556,7 @@ static size_t step_head(struct http_conn *c, const char *p, size_t n)
 		refuse(c, -rc, rc == -400 ? "lines must end with CR LF" : "the head is too large");
 		return n;
 	}
-	c->scan = (struct http_head_scan){ 0 };
+	c->scan = (struct http_head_scan){0};
 	begin_request(c, p + s.start, s.pos - s.start, s.n_lines, s.pos < n);
 	return s.pos;
 }
@@ -542,7 +589,8 @@ static size_t process(struct http_conn *c, const char *p, size_t n)
 
 		if (before == CONN_HEAD && used == n)
 			break;
-		step = before == CONN_HEAD ? step_head(c, p + used, n - used) : step_body(c, p + used, n - used);
+		step = before == CONN_HEAD ? step_head(c, p + used, n - used)
+					   : step_body(c, p + used, n - used);
 		used += step;
 		if (step == 0 && c->state == before)
 			break;
@@ -550,7 +598,8 @@ static size_t process(struct http_conn *c, const char *p, size_t n)
 	return used;
 }
 
-/* ---- settling ----------------------------------------------------------------------------------- */
+/* ---- settling -----------------------------------------------------------------------------------
+ */
 
 static void process_waiting(struct http_conn *c)
 {
@@ -564,7 +613,7 @@ static void process_waiting(struct http_conn *c)
 	}
 }
 
-/* end_of_life() - true when the connection has nothing left to do */
+/* is_over() - nothing left to do */
 static bool is_over(const struct http_conn *c)
 {
 	if (c->is_dead)
@@ -574,7 +623,8 @@ static bool is_over(const struct http_conn *c)
 	if (c->state == CONN_ENDING)
 		return c->is_eof || !c->lingers;
 	/* an unfinished request of a client that sends no more will never be whole */
-	return c->is_eof && (c->state == CONN_HEAD || c->state == CONN_BODY || c->state == CONN_DISCARD);
+	return c->is_eof &&
+	       (c->state == CONN_HEAD || c->state == CONN_BODY || c->state == CONN_DISCARD);
 }
 
 static void tell_drained(struct http_conn *c)
@@ -634,12 +684,13 @@ static void uncork(struct http_conn *c)
 	c->is_corked = false;
 }
 
-/* ---- the owner's side --------------------------------------------------------------------------- */
+/* ---- the owner's side ---------------------------------------------------------------------------
+ */
 
 void http_conn_init(struct http_conn *c, struct http_core *core, const struct http_conn_ops *ops,
 		    const struct http_peer *peer)
 {
-	*c = (struct http_conn){ .core = core, .ops = ops, .peer = *peer };
+	*c = (struct http_conn){.core = core, .ops = ops, .peer = *peer};
 	list_init(&c->deadline_link);
 	update_watch(c);
 	update_deadline(c);
@@ -699,7 +750,8 @@ void http_conn_writable(struct http_conn *c)
 
 void http_conn_expire(struct http_conn *c)
 {
-	bool is_late = c->deadline == HTTP_DL_BODY || (c->deadline == HTTP_DL_HEADER && c->in.len > 0);
+	bool is_late =
+		c->deadline == HTTP_DL_BODY || (c->deadline == HTTP_DL_HEADER && c->in.len > 0);
 
 	if (!cork(c))
 		return;
@@ -741,7 +793,8 @@ void http_conn_handler_done(struct http_core *core, struct http_request *req)
 	uncork(c);
 }
 
-/* ---- streams ------------------------------------------------------------------------------------ */
+/* ---- streams ------------------------------------------------------------------------------------
+ */
 
 void http_conn_answer(struct http_request *req)
 {
@@ -753,8 +806,8 @@ void http_conn_answer(struct http_request *req)
 		uncork(c);
 }
 
-/* send_later() - outside of our own functions: send now, and leave any ending to the loop, so that the
- * request never disappears under the handler that is writing */
+/* send_soon() - outside of our own functions: send now, and leave any ending to the loop, so that
+ * the request never disappears under the handler that is writing */
 static void send_soon(struct http_conn *c)
 {
 	if (c->is_corked)
@@ -778,8 +831,11 @@ int http_conn_stream_begin(struct http_request *req, int status, const char *typ
 	res->is_chunked = length < 0 && !req->is_http10;
 	res->must_close = length < 0 && req->is_http10;
 	decide_close(c);
-	(void)begin_out(c);
-	rc = http_response_head(req, &c->out, length >= 0 ? length : res->is_chunked ? -1 : -2,
+	begin_out(c);
+	rc = http_response_head(req, &c->out,
+				length >= 0       ? length
+				: res->is_chunked ? -1
+						  : -2,
 				http_core_date(c->core));
 	if (rc < 0)
 		fail(c);
@@ -805,7 +861,7 @@ int http_conn_stream_write(struct http_request *req, const void *p, size_t n)
 		return -EPIPE;
 	if (n == 0 || req->method == HTTP_M_HEAD)
 		return 0;
-	(void)begin_out(c);
+	begin_out(c);
 	rc = req->res.is_chunked ? put_chunk(&c->out, p, n) : buf_append(&c->out, p, n);
 	if (rc < 0)
 		fail(c);
@@ -823,7 +879,7 @@ void http_conn_stream_end(struct http_request *req)
 	bool is_first = cork(c);
 
 	if (req->res.is_chunked && req->method != HTTP_M_HEAD) {
-		(void)begin_out(c);
+		begin_out(c);
 		if (buf_puts(&c->out, "0\r\n\r\n") < 0)
 			fail(c);
 	}

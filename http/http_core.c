@@ -12,8 +12,8 @@
 #include "base/io.h"
 #include "http/http_conn.h"
 
-#define SPARE_REQUESTS	  64	      /* kept for the next ones; about 2 KiB each */
-#define SPARE_BYTES_MAX	  (64u << 10) /* a larger buffer goes back to the system */
+#define SPARE_REQUESTS  64          /* kept for the next ones; about 2 KiB each */
+#define SPARE_BYTES_MAX (64u << 10) /* a larger buffer goes back to the system */
 
 static void fill_limits(struct http_limits *l)
 {
@@ -40,8 +40,8 @@ static void init_deadlines(struct http_core *core)
 {
 	const struct http_limits *l = &core->limits;
 	const unsigned ms[HTTP_DL_COUNT] = {
-		[HTTP_DL_HEADER] = l->header_ms, [HTTP_DL_BODY] = l->body_ms,
-		[HTTP_DL_IDLE] = l->idle_ms,	 [HTTP_DL_WRITE] = l->write_ms,
+		[HTTP_DL_HEADER] = l->header_ms,   [HTTP_DL_BODY] = l->body_ms,
+		[HTTP_DL_IDLE] = l->idle_ms,       [HTTP_DL_WRITE] = l->write_ms,
 		[HTTP_DL_LINGER] = HTTP_LINGER_MS,
 	};
 
@@ -57,7 +57,7 @@ int http_core_init(struct http_core *core, const struct http_server_options *opt
 	uint32_t prefix;
 	int rc;
 
-	*core = (struct http_core){ .options = options, .routes = routes, .limits = options->limits };
+	*core = (struct http_core){.options = options, .routes = routes, .limits = options->limits};
 	fill_limits(&core->limits);
 	init_deadlines(core);
 	list_init(&core->spare_requests);
@@ -85,7 +85,8 @@ static void request_destroy(struct http_request *req)
 void http_core_fini(struct http_core *core)
 {
 	while (!list_is_empty(&core->spare_requests)) {
-		struct http_request *req = list_entry(core->spare_requests.next, struct http_request, link);
+		struct http_request *req =
+			list_entry(core->spare_requests.next, struct http_request, link);
 
 		list_del(&req->link);
 		request_destroy(req);
@@ -102,7 +103,8 @@ void http_core_tick(struct http_core *core, uint64_t now_ns)
 		struct list *head = &core->deadlines[i];
 
 		while (!list_is_empty(head)) {
-			struct http_conn *c = list_entry(head->next, struct http_conn, deadline_link);
+			struct http_conn *c =
+				list_entry(head->next, struct http_conn, deadline_link);
 
 			if (now_ns - c->deadline_since < core->duration_ns[i])
 				break;
@@ -138,7 +140,7 @@ static void recycle(struct http_request *req)
 	arena_reset(&arena);
 	buf_reset(&body);
 	buf_reset(&answer);
-	*req = (struct http_request){ .arena = arena, .body = body, .res.body = answer };
+	*req = (struct http_request){.arena = arena, .body = body, .res.body = answer};
 	list_init(&req->link);
 }
 
@@ -166,20 +168,21 @@ struct buf http_core_take_buf(struct http_core *core)
 {
 	if (core->n_spare_bufs > 0)
 		return core->spare_bufs[--core->n_spare_bufs];
-	return (struct buf){ 0 };
+	return (struct buf){0};
 }
 
 void http_core_give_buf(struct http_core *core, struct buf *b)
 {
 	if (b->data == NULL)
 		return;
-	if (b->cap > SPARE_BYTES_MAX || core->n_spare_bufs == sizeof(core->spare_bufs) / sizeof(*b)) {
+	if (b->cap > SPARE_BYTES_MAX ||
+	    core->n_spare_bufs == sizeof(core->spare_bufs) / sizeof(*b)) {
 		buf_free(b);
 		return;
 	}
 	buf_reset(b);
 	core->spare_bufs[core->n_spare_bufs++] = *b;
-	*b = (struct buf){ 0 };
+	*b = (struct buf){0};
 }
 
 const char *http_core_date(struct http_core *core)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What all connections share: policy, limits, the deadlines, counters, and recycled memory.  It knows no
- * sockets: the server drives it with real ones, tests and the fuzzer with buffers in memory.
+ * What all connections share: policy, limits, the deadlines, counters, and recycled memory.  It
+ * knows no sockets: the server drives it with real ones, tests and the fuzzer with buffers in
+ * memory.
  *
- * Deadlines: a connection stands in at most one list, that of its present deadline.  All entries of a
- * list have the same duration, so each list is ordered by itself and a tick looks at its heads only.
+ * Deadlines: a connection stands in at most one list, that of its present deadline.  All entries of
+ * a list have the same duration, so each list is ordered by itself and a tick looks at its heads
+ * only.
  *
  * Control loop only, unless a line says otherwise.
  */
@@ -32,29 +34,30 @@ enum http_deadline {
 	HTTP_DL_COUNT,
 };
 
-#define HTTP_READ_SIZE	(64u << 10)  /* bytes of the read buffer that all connections share */
-#define HTTP_LINGER_MS	2000	     /* an answer that ends the connection may still be read for so long */
+#define HTTP_READ_SIZE  (64u << 10) /* bytes of the read buffer that all connections share */
+#define HTTP_LINGER_MS  2000 /* an answer that ends the connection may still be read for so long */
 #define HTTP_BODIES_MAX (256u << 20) /* bytes of all JSON bodies being collected; beyond it 429 */
 
 struct http_core {
 	const struct http_server_options *options; /* borrowed */
-	const struct http_routes *routes;	   /* borrowed */
-	struct http_limits limits;		   /* without zeros */
-	struct http_auth *auth;			   /* owned */
-	struct http_stats *stats;		   /* owned; counters may be read by any thread */
+	const struct http_routes *routes;          /* borrowed */
+	struct http_limits limits;                 /* without zeros */
+	struct http_auth *auth;                    /* owned */
+	struct http_stats *stats;                  /* owned; counters may be read by any thread */
 
-	/* run_in_pool() - call router_run() in the pool, then http_conn_handler_done() on the loop.
-	 * NULL: handlers run inline (tests). */
-	void (*run_in_pool)(struct http_core *core, struct http_request *req);
+	/* Calls router_run() in the pool, and later http_conn_handler_done() on the loop; false:
+	 * too many wait already.  NULL: handlers run inline (tests). */
+	bool (*run_in_pool)(struct http_core *core, struct http_request *req);
 
 	bool is_stopping; /* answers end their connection */
 	struct list deadlines[HTTP_DL_COUNT];
 	uint64_t duration_ns[HTTP_DL_COUNT];
 
-	size_t bodies_bytes;	    /* held by bodies being collected */
+	size_t bodies_bytes;        /* held by bodies being collected */
 	struct list spare_requests; /* recycled, with their first arena chunk */
 	unsigned n_spare_requests;
-	struct buf spare_bufs[16]; /* owned; send buffers of connections that have nothing to send */
+	struct buf
+		spare_bufs[16]; /* owned; send buffers of connections that have nothing to send */
 	unsigned n_spare_bufs;
 
 	char id_prefix[9]; /* of the request ids of this process */

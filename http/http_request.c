@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* See http_request.h.  Everything here is pure over the request's own bytes; nothing knows of sockets. */
+/* See http_request.h.  Everything here is pure over the request's own bytes; nothing knows of
+ * sockets. */
 #include "http/http_request.h"
 
 #include <errno.h>
@@ -131,7 +132,8 @@ int http_head_check(const char *p, size_t n, const char **ret_why)
 		len = (size_t)(lf - p) - 1;
 		if (len == 0 && !is_first)
 			return lf + 1 == end ? 0 : -400;
-		rc = is_first ? check_request_line(p, len, ret_why) : check_header_line(p, len, ret_why);
+		rc = is_first ? check_request_line(p, len, ret_why)
+			      : check_header_line(p, len, ret_why);
 		if (rc < 0)
 			return rc;
 		is_first = false;
@@ -160,7 +162,7 @@ enum chunk_state {
 
 void http_body_init(struct http_body *b, enum http_body_kind kind, uint64_t length)
 {
-	*b = (struct http_body){ .kind = kind, .left = kind == HTTP_BODY_LENGTH ? length : 0 };
+	*b = (struct http_body){.kind = kind, .left = kind == HTTP_BODY_LENGTH ? length : 0};
 }
 
 static int step_size(struct http_body *b, unsigned char c)
@@ -188,7 +190,8 @@ static int step_chunk(struct http_body *b, unsigned char c)
 	case CHUNK_EXT:
 		if (c == '\r')
 			return CHUNK_SIZE_LF;
-		return is_value_char(c) && ++b->n_extra <= HTTP_CHUNK_EXT_MAX ? CHUNK_EXT : -EBADMSG;
+		return is_value_char(c) && ++b->n_extra <= HTTP_CHUNK_EXT_MAX ? CHUNK_EXT
+									      : -EBADMSG;
 	case CHUNK_SIZE_LF:
 		b->n_extra = 0;
 		return c != '\n' ? -EBADMSG : b->left > 0 ? CHUNK_DATA : TRAILER_START;
@@ -217,8 +220,8 @@ static int step_chunk(struct http_body *b, unsigned char c)
 }
 
 /* take_run() - as much of the current run of data as has arrived */
-static void take_run(struct http_body *b, const char *p, size_t n, size_t *ret_used, const char **ret_data,
-		     size_t *ret_data_len)
+static void take_run(struct http_body *b, const char *p, size_t n, size_t *ret_used,
+		     const char **ret_data, size_t *ret_data_len)
 {
 	size_t len = b->left < n ? (size_t)b->left : n;
 
@@ -254,8 +257,8 @@ static int next_chunked(struct http_body *b, const char *p, size_t n, size_t *re
 	return b->state == CHUNK_DONE ? HTTP_BODY_END : HTTP_BODY_MORE;
 }
 
-int http_body_next(struct http_body *b, const char *p, size_t n, size_t *ret_used, const char **ret_data,
-		   size_t *ret_data_len)
+int http_body_next(struct http_body *b, const char *p, size_t n, size_t *ret_used,
+		   const char **ret_data, size_t *ret_data_len)
 {
 	*ret_used = 0;
 	if (b->kind == HTTP_BODY_CHUNKED)
@@ -271,8 +274,8 @@ int http_body_next(struct http_body *b, const char *p, size_t n, size_t *ret_use
 /* ---- headers --------------------------------------------------------------------------------- */
 
 static const char *const method_texts[] = {
-	[HTTP_M_GET] = "GET",	    [HTTP_M_HEAD] = "HEAD",   [HTTP_M_POST] = "POST",
-	[HTTP_M_PUT] = "PUT",	    [HTTP_M_DELETE] = "DELETE", [HTTP_M_PATCH] = "PATCH",
+	[HTTP_M_GET] = "GET",         [HTTP_M_HEAD] = "HEAD",     [HTTP_M_POST] = "POST",
+	[HTTP_M_PUT] = "PUT",         [HTTP_M_DELETE] = "DELETE", [HTTP_M_PATCH] = "PATCH",
 	[HTTP_M_OPTIONS] = "OPTIONS", [HTTP_M_OTHER] = "?",
 };
 
@@ -328,7 +331,8 @@ static bool value_has(const struct http_header *h, const char *word)
 	while (i < h->value_len) {
 		size_t begin, end;
 
-		while (i < h->value_len && (h->value[i] == ' ' || h->value[i] == '\t' || h->value[i] == ','))
+		while (i < h->value_len &&
+		       (h->value[i] == ' ' || h->value[i] == '\t' || h->value[i] == ','))
 			i++;
 		begin = i;
 		while (i < h->value_len && h->value[i] != ',')
@@ -397,9 +401,9 @@ static int frame_expect(struct http_request *req, const char **ret_why)
 
 int http_request_frame(struct http_request *req, const char **ret_why)
 {
-	static const char *const single[] = { "Host",	       "Content-Length", "Transfer-Encoding",
-					      "Authorization", "Origin",	 "Content-Type",
-					      "Sec-Fetch-Site" };
+	static const char *const single[] = {"Host",          "Content-Length", "Transfer-Encoding",
+					     "Authorization", "Origin",         "Content-Type",
+					     "Sec-Fetch-Site"};
 	const struct http_header *connection;
 	int rc;
 
@@ -429,7 +433,8 @@ int http_request_frame(struct http_request *req, const char **ret_why)
 
 /* ---- the target ------------------------------------------------------------------------------ */
 
-/* skip_authority() - the path of an absolute-form target whose authority is the Host; NULL if it is not */
+/* skip_authority() - the path of an absolute-form target whose authority is the Host; NULL if it is
+ * not */
 static const char *skip_authority(struct http_request *req, const char *p, const char *end)
 {
 	const struct http_header *host = find_header(req, "Host");
@@ -454,7 +459,8 @@ int http_request_target(struct http_request *req, const char *p, size_t n, const
 	if (p == NULL)
 		return -400;
 	*ret_why = "the target must be a path";
-	if (p < end && *p != '/' && *p != '?' && !(n == 1 && *p == '*' && req->method == HTTP_M_OPTIONS))
+	if (p < end && *p != '/' && *p != '?' &&
+	    !(n == 1 && *p == '*' && req->method == HTTP_M_OPTIONS))
 		return -400;
 	if (memchr(p, '#', (size_t)(end - p)) != NULL)
 		return -400;
@@ -462,13 +468,14 @@ int http_request_target(struct http_request *req, const char *p, size_t n, const
 	req->path_len = (size_t)((mark != NULL ? mark : end) - p);
 	req->path = req->path_len > 0 ? arena_strndup(&req->arena, p, req->path_len) : "/";
 	req->path_len += req->path_len == 0;
-	req->query = mark != NULL ? arena_strndup(&req->arena, mark + 1, (size_t)(end - mark) - 1) : "";
+	req->query =
+		mark != NULL ? arena_strndup(&req->arena, mark + 1, (size_t)(end - mark) - 1) : "";
 	*ret_why = "out of memory";
 	return req->path != NULL && req->query != NULL ? 0 : -500;
 }
 
-int http_request_unescape(struct http_request *req, const char *p, size_t n, bool plus_is_space, char **ret,
-			  size_t *ret_len)
+int http_request_unescape(struct http_request *req, const char *p, size_t n, bool plus_is_space,
+			  char **ret, size_t *ret_len)
 {
 	char *dst = arena_alloc(&req->arena, n + 1);
 	size_t len = 0;
@@ -510,7 +517,8 @@ int http_request_query(struct http_request *req, const char *name, const char **
 		if (strcmp(got, name) == 0 && strlen(got) == got_len) {
 			size_t skip = MIN(name_len + 1, len);
 
-			rc = http_request_unescape(req, p + skip, len - skip, true, &value, &value_len);
+			rc = http_request_unescape(req, p + skip, len - skip, true, &value,
+						   &value_len);
 			if (rc < 0)
 				return rc;
 			if (strlen(value) != value_len)
@@ -533,8 +541,8 @@ void http_request_take_id(struct http_request *req, const char *made)
 	for (uint32_t i = 0; is_good && i < h->value_len; i++) {
 		unsigned char c = (unsigned char)h->value[i];
 
-		is_good = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-			  c == '.' || c == '_' || c == '-';
+		is_good = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
+			  (c >= 'a' && c <= 'z') || c == '.' || c == '_' || c == '-';
 	}
 	if (is_good) {
 		src = h->value;

@@ -11,7 +11,8 @@
 #include "http/http_request.h"
 #include "http/json_out.h"
 
-/* ---- the contract's error table ---------------------------------------------------------------- */
+/* ---- the contract's error table ----------------------------------------------------------------
+ */
 
 struct code_row {
 	enum http_code code;
@@ -64,7 +65,8 @@ static void write_error(struct http_request *req, int status, int code, const ch
 		http_response_header(req, "Retry-After", "1");
 }
 
-static void answer_error(struct http_request *req, int status, enum http_code code, const char *fmt, va_list ap)
+static void answer_error(struct http_request *req, int status, enum http_code code, const char *fmt,
+			 va_list ap)
 {
 	const struct code_row *row = find_code(code);
 	char message[1024]; /* a longer subject is cut: the client knows what it sent */
@@ -83,7 +85,8 @@ void http_response_error(struct http_request *req, enum http_code code, const ch
 	va_end(ap);
 }
 
-void http_response_refuse(struct http_request *req, int status, enum http_code code, const char *fmt, ...)
+void http_response_refuse(struct http_request *req, int status, enum http_code code,
+			  const char *fmt, ...)
 {
 	va_list ap;
 
@@ -111,7 +114,8 @@ void http_response_errno(struct http_request *req, int rc, const struct err *err
 	}
 }
 
-/* ---- whole answers ------------------------------------------------------------------------------ */
+/* ---- whole answers ------------------------------------------------------------------------------
+ */
 
 struct json_out http_response_json(struct http_request *req)
 {
@@ -142,7 +146,8 @@ void http_response_header(struct http_request *req, const char *name, const char
 		res->extra[res->n_extra++] = line;
 }
 
-/* ---- the head ----------------------------------------------------------------------------------- */
+/* ---- the head -----------------------------------------------------------------------------------
+ */
 
 struct reason {
 	int status;
@@ -152,25 +157,25 @@ struct reason {
 static const char *reason_of(int status)
 {
 	static const struct reason reasons[] = {
-		{ 200, "OK" },
-		{ 400, "Bad Request" },
-		{ 401, "Unauthorized" },
-		{ 403, "Forbidden" },
-		{ 404, "Not Found" },
-		{ 405, "Method Not Allowed" },
-		{ 408, "Request Timeout" },
-		{ 409, "Conflict" },
-		{ 413, "Content Too Large" },
-		{ 414, "URI Too Long" },
-		{ 415, "Unsupported Media Type" },
-		{ 417, "Expectation Failed" },
-		{ 429, "Too Many Requests" },
-		{ 431, "Request Header Fields Too Large" },
-		{ 500, "Internal Server Error" },
-		{ 501, "Not Implemented" },
-		{ 503, "Service Unavailable" },
-		{ 505, "HTTP Version Not Supported" },
-		{ 507, "Insufficient Storage" },
+		{200, "OK"},
+		{400, "Bad Request"},
+		{401, "Unauthorized"},
+		{403, "Forbidden"},
+		{404, "Not Found"},
+		{405, "Method Not Allowed"},
+		{408, "Request Timeout"},
+		{409, "Conflict"},
+		{413, "Content Too Large"},
+		{414, "URI Too Long"},
+		{415, "Unsupported Media Type"},
+		{417, "Expectation Failed"},
+		{429, "Too Many Requests"},
+		{431, "Request Header Fields Too Large"},
+		{500, "Internal Server Error"},
+		{501, "Not Implemented"},
+		{503, "Service Unavailable"},
+		{505, "HTTP Version Not Supported"},
+		{507, "Insufficient Storage"},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(reasons); i++)
@@ -195,7 +200,8 @@ static const char *connection_line(const struct http_request *req)
 	return req->is_http10 ? "Connection: keep-alive\r\n" : "";
 }
 
-int http_response_head(struct http_request *req, struct buf *out, int64_t body_len, const char *date)
+int http_response_head(struct http_request *req, struct buf *out, int64_t body_len,
+		       const char *date)
 {
 	const struct http_response *res = &req->res;
 	int rc;
@@ -204,15 +210,17 @@ int http_response_head(struct http_request *req, struct buf *out, int64_t body_l
 			"HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Type: %s\r\nX-Request-ID: %s\r\n"
 			"X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n%s",
 			res->status, reason_of(res->status), date,
-			res->type != NULL ? res->type : "application/json", req->id, connection_line(req));
+			res->type != NULL ? res->type : "application/json", req->id,
+			connection_line(req));
 	if (rc == 0)
 		rc = put_length(out, body_len);
 	for (unsigned i = 0; rc == 0 && i < res->n_extra; i++)
 		rc = buf_puts(out, res->extra[i]);
 	if (rc == 0 && req->cors_origin != NULL)
-		rc = buf_printf(out,
-				"Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
-				"Access-Control-Expose-Headers: X-Request-ID, Allow, Retry-After\r\n",
-				req->cors_origin);
+		rc = buf_printf(
+			out,
+			"Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
+			"Access-Control-Expose-Headers: X-Request-ID, Allow, Retry-After\r\n",
+			req->cors_origin);
 	return rc == 0 ? buf_puts(out, "\r\n") : rc;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The answer to a request.  A handler fills it in (any thread, it is the request's) and returns; the
- * connection then writes it as one message.  Errors are the contract's JSON objects, from one table.
+ * The answer to a request.  A handler fills it in (any thread, it is the request's) and returns;
+ * the connection then writes it as one message.  Errors are the contract's JSON objects, from one
+ * table.
  */
 #ifndef HTTP_HTTP_RESPONSE_H
 #define HTTP_HTTP_RESPONSE_H
@@ -12,22 +13,22 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "http/json_out.h"
 
 struct http_request;
-struct json_out;
 
 #define HTTP_EXTRA_MAX 8 /* further header lines */
 
 struct http_response {
-	int status;	    /* 0: nothing answered yet */
-	int code;	    /* the contract's error code, 0 for success */
-	const char *type;   /* static; NULL: application/json */
-	struct buf body;    /* owned; whole answers */
+	int status;                        /* 0: nothing answered yet */
+	int code;                          /* the contract's error code, 0 for success */
+	const char *type;                  /* static; NULL: application/json */
+	struct buf body;                   /* owned; whole answers */
 	const char *extra[HTTP_EXTRA_MAX]; /* "Name: value", in the request's arena */
 	unsigned n_extra;
 	bool is_stream, is_chunked, head_sent;
-	bool must_close;      /* the connection ends with this answer */
-	uint64_t bytes;	      /* of the body that were queued */
+	bool must_close; /* the connection ends with this answer */
+	uint64_t bytes;  /* of the body that were queued */
 };
 
 /* Codes of the contract's error table that this server gives. */
@@ -55,9 +56,10 @@ enum http_code {
 void http_response_error(struct http_request *req, enum http_code code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* http_response_refuse() - the same with another status than the code's own (404, 405, 408, 414, ...) */
-void http_response_refuse(struct http_request *req, int status, enum http_code code, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
+/* http_response_refuse() - the same with another status than the code's own (404, 405, 408, 414,
+ * ...) */
+void http_response_refuse(struct http_request *req, int status, enum http_code code,
+			  const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 /* http_response_errno() - the code that fits a negative errno; the sentence is that of @err */
 void http_response_errno(struct http_request *req, int rc, const struct err *err);
@@ -74,6 +76,7 @@ void http_response_header(struct http_request *req, const char *name, const char
  * @body_len:	bytes of the body; -1: chunked, -2: until the connection closes
  * @date:	"Sun, 06 Nov 1994 08:49:37 GMT"
  */
-int http_response_head(struct http_request *req, struct buf *out, int64_t body_len, const char *date);
+int http_response_head(struct http_request *req, struct buf *out, int64_t body_len,
+		       const char *date);
 
 #endif

@@ -11,9 +11,10 @@
 #define N_CLASSES 5 /* 1xx..5xx */
 
 /* Upper bounds in ns; what is longer falls into +Inf alone. */
-static const uint64_t bounds_ns[] = { 50000,	500000,	   1000000,    5000000,	    20000000,
-				      100000000, 500000000, 2000000000, 10000000000 };
-static const char *const bounds_text[] = { "0.00005", "0.0005", "0.001", "0.005", "0.02", "0.1", "0.5", "2", "10" };
+static const uint64_t bounds_ns[] = {50000,     500000,    1000000,    5000000,    20000000,
+				     100000000, 500000000, 2000000000, 10000000000};
+static const char *const bounds_text[] = {"0.00005", "0.0005", "0.001", "0.005", "0.02",
+					  "0.1",     "0.5",    "2",     "10"};
 #define N_BOUNDS ARRAY_LEN(bounds_ns)
 
 struct row {
@@ -55,10 +56,11 @@ static uint64_t get(const uint64_t *counter)
 	return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
-void http_stats_count(struct http_stats *s, const struct http_route *route, int status, uint64_t duration_ns,
-		      uint64_t bytes_out)
+void http_stats_count(struct http_stats *s, const struct http_route *route, int status,
+		      uint64_t duration_ns, uint64_t bytes_out)
 {
-	struct row *row = &s->rows[route != NULL ? (size_t)(route - s->routes->rows) : s->routes->n];
+	struct row *row =
+		&s->rows[route != NULL ? (size_t)(route - s->routes->rows) : s->routes->n];
 	int class = status / 100 - 1;
 	size_t i = 0;
 
@@ -84,8 +86,9 @@ struct label {
 static struct label label_of(const struct http_stats *s, size_t i)
 {
 	if (i == s->routes->n)
-		return (struct label){ "other", "other" };
-	return (struct label){ http_method_text(s->routes->rows[i].method), s->routes->rows[i].pattern };
+		return (struct label){"other", "other"};
+	return (struct label){http_method_text(s->routes->rows[i].method),
+			      s->routes->rows[i].pattern};
 }
 
 static int put_classes(const struct http_stats *s, size_t i, struct buf *out)
@@ -98,7 +101,8 @@ static int put_classes(const struct http_stats *s, size_t i, struct buf *out)
 
 		if (n > 0)
 			rc = buf_printf(out,
-					"workspace_http_requests_total{method=\"%s\",route=\"%s\",status=\"%dxx\"} %llu\n",
+					"workspace_http_requests_total{method=\"%s\",route=\"%s\","
+					"status=\"%dxx\"} %llu\n",
 					l.method, l.route, k + 1, (unsigned long long)n);
 	}
 	return rc;
@@ -113,8 +117,8 @@ static int put_histogram(const struct http_stats *s, size_t i, struct buf *out)
 
 	for (size_t k = 0; rc == 0 && k < N_BOUNDS; k++) {
 		n += get(&s->rows[i].by_duration[k]);
-		rc = buf_printf(out, "%s_bucket{method=\"%s\",route=\"%s\",le=\"%s\"} %llu\n", name, l.method,
-				l.route, bounds_text[k], (unsigned long long)n);
+		rc = buf_printf(out, "%s_bucket{method=\"%s\",route=\"%s\",le=\"%s\"} %llu\n", name,
+				l.method, l.route, bounds_text[k], (unsigned long long)n);
 	}
 	n += get(&s->rows[i].by_duration[N_BOUNDS]);
 	if (rc == 0)
@@ -122,9 +126,9 @@ static int put_histogram(const struct http_stats *s, size_t i, struct buf *out)
 				"%s_bucket{method=\"%s\",route=\"%s\",le=\"+Inf\"} %llu\n"
 				"%s_sum{method=\"%s\",route=\"%s\"} %.9f\n"
 				"%s_count{method=\"%s\",route=\"%s\"} %llu\n",
-				name, l.method, l.route, (unsigned long long)n, name, l.method, l.route,
-				(double)get(&s->rows[i].sum_ns) / 1e9, name, l.method, l.route,
-				(unsigned long long)n);
+				name, l.method, l.route, (unsigned long long)n, name, l.method,
+				l.route, (double)get(&s->rows[i].sum_ns) / 1e9, name, l.method,
+				l.route, (unsigned long long)n);
 	return rc;
 }
 
@@ -139,14 +143,15 @@ static bool is_used(const struct http_stats *s, size_t i)
 
 int http_stats_metrics(struct http_stats *s, struct buf *out)
 {
-	int rc = buf_printf(out,
-			    "# TYPE workspace_http_connections gauge\nworkspace_http_connections %llu\n"
-			    "# TYPE workspace_http_accepted_total counter\nworkspace_http_accepted_total %llu\n"
-			    "# TYPE workspace_http_body_bytes_sent_total counter\n"
-			    "workspace_http_body_bytes_sent_total %llu\n"
-			    "# TYPE workspace_http_requests_total counter\n",
-			    (unsigned long long)get(&s->n_open), (unsigned long long)get(&s->n_accepted),
-			    (unsigned long long)get(&s->bytes_out));
+	int rc = buf_printf(
+		out,
+		"# TYPE workspace_http_connections gauge\nworkspace_http_connections %llu\n"
+		"# TYPE workspace_http_accepted_total counter\nworkspace_http_accepted_total %llu\n"
+		"# TYPE workspace_http_body_bytes_sent_total counter\n"
+		"workspace_http_body_bytes_sent_total %llu\n"
+		"# TYPE workspace_http_requests_total counter\n",
+		(unsigned long long)get(&s->n_open), (unsigned long long)get(&s->n_accepted),
+		(unsigned long long)get(&s->bytes_out));
 
 	for (size_t i = 0; rc == 0 && i <= s->routes->n; i++)
 		rc = put_classes(s, i, out);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* See json_out.h.  Strings are checked and escaped in runs: plain bytes are appended a run at a time. */
+/* See json_out.h.  Strings are checked and escaped in runs: plain bytes are appended a run at a
+ * time. */
 #include "http/json_out.h"
 
 #include <stdio.h>
@@ -34,7 +35,12 @@ void json_out_close(struct json_out *o, char bracket)
 /* utf8_len() - bytes of the well-formed character at @p (RFC 3629), 0 when there is none */
 static size_t utf8_len(const unsigned char *p, size_t n)
 {
-	size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+	size_t len = p[0] < 0x80   ? 1
+		     : p[0] < 0xc2 ? 0
+		     : p[0] < 0xe0 ? 2
+		     : p[0] < 0xf0 ? 3
+		     : p[0] < 0xf5 ? 4
+				   : 0;
 
 	if (len == 0 || len > n)
 		return 0;
@@ -54,9 +60,9 @@ static size_t utf8_len(const unsigned char *p, size_t n)
 
 static void put_escaped(struct json_out *o, unsigned char c)
 {
-	static const char short_for[] = { ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',
-					  ['\r'] = 'r', ['"'] = '"',  ['\\'] = '\\' };
-	char text[8] = { '\\' };
+	static const char short_for[] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',
+					 ['\r'] = 'r', ['"'] = '"',  ['\\'] = '\\'};
+	char text[8] = {'\\'};
 
 	if (c < sizeof(short_for) && short_for[c] != 0) {
 		text[1] = short_for[c];
@@ -76,7 +82,8 @@ static void put_string(struct json_out *o, const char *s, size_t n)
 	for (size_t i = 0; i < n;) {
 		size_t len = utf8_len(p + i, n - i);
 
-		if (len > 1 || (len == 1 && p[i] >= 0x20 && p[i] != '"' && p[i] != '\\' && p[i] != 0x7f)) {
+		if (len > 1 ||
+		    (len == 1 && p[i] >= 0x20 && p[i] != '"' && p[i] != '\\' && p[i] != 0x7f)) {
 			i += len;
 			continue;
 		}
@@ -131,6 +138,12 @@ void json_out_null(struct json_out *o)
 {
 	begin_value(o);
 	put(o, "null", 4);
+}
+
+void json_out_raw(struct json_out *o, const char *json, size_t n)
+{
+	begin_value(o);
+	put(o, json, n);
 }
 
 void json_out_key_str(struct json_out *o, const char *key, const char *s)

@@ -33,7 +33,7 @@ static bool match(const char *pattern, const char *path, struct span params[HTTP
 		len = strcspn(path, "/");
 		if (len == 0 || n_params == HTTP_PARAMS_MAX)
 			return false;
-		params[n_params++] = (struct span){ path, len };
+		params[n_params++] = (struct span){path, len};
 		path += len;
 		pattern = strchr(pattern, '}') + 1;
 	}
@@ -56,7 +56,8 @@ static int take_params(struct http_request *req, const struct span params[HTTP_P
 }
 
 /* allowed_methods() - the value of Allow for a path; "" when no row fits */
-static void allowed_methods(const struct http_routes *routes, const char *path, char *dst, size_t dst_len)
+static void allowed_methods(const struct http_routes *routes, const char *path, char *dst,
+			    size_t dst_len)
 {
 	struct span params[HTTP_PARAMS_MAX];
 	size_t n = 0;
@@ -68,7 +69,8 @@ static void allowed_methods(const struct http_routes *routes, const char *path, 
 		if (!match(row->pattern, path, params))
 			continue;
 		n += (size_t)snprintf(dst + n, dst_len - n, "%s%s%s", n > 0 ? ", " : "",
-				      http_method_text(row->method), row->method == HTTP_M_GET ? ", HEAD" : "");
+				      http_method_text(row->method),
+				      row->method == HTTP_M_GET ? ", HEAD" : "");
 	}
 	if (n > 0 && n < dst_len)
 		(void)snprintf(dst + n, dst_len - n, ", OPTIONS");
@@ -80,9 +82,10 @@ static int find_route(struct http_request *req)
 	enum http_method method = req->method == HTTP_M_HEAD ? HTTP_M_GET : req->method;
 
 	for (size_t i = 0; i < routes->n; i++) {
-		struct span params[HTTP_PARAMS_MAX] = { 0 };
+		struct span params[HTTP_PARAMS_MAX] = {0};
 
-		if (routes->rows[i].method != method || !match(routes->rows[i].pattern, req->path, params))
+		if (routes->rows[i].method != method ||
+		    !match(routes->rows[i].pattern, req->path, params))
 			continue;
 		req->route = &routes->rows[i];
 		return take_params(req, params);
@@ -124,9 +127,10 @@ static void answer_options(struct http_request *req)
 	if (req->cors_origin == NULL)
 		return;
 	http_response_header(req, "Access-Control-Allow-Methods", allow);
-	http_response_header(req, "Access-Control-Allow-Headers",
-			     "Authorization, Content-Type, X-Request-ID, Idempotency-Key, If-Match, "
-			     "If-None-Match, Range");
+	http_response_header(
+		req, "Access-Control-Allow-Headers",
+		"Authorization, Content-Type, X-Request-ID, Idempotency-Key, If-Match, "
+		"If-None-Match, Range");
 	http_response_header(req, "Access-Control-Max-Age", "600");
 }
 
@@ -140,7 +144,8 @@ static bool admit_page(struct http_request *req)
 	};
 	bool is_cors, is_guarded;
 
-	is_guarded = req->method == HTTP_M_OPTIONS || (req->route != NULL && req->route->flags & R_CHANGES);
+	is_guarded = req->method == HTTP_M_OPTIONS ||
+		     (req->route != NULL && req->route->flags & R_CHANGES);
 	switch (http_auth_page(req->core->auth, &page, &is_cors)) {
 	case HTTP_PAGE_BAD_HOST:
 		http_response_error(req, HTTP_CODE_ORIGIN, "host '%.200s'", page.host);
@@ -170,7 +175,8 @@ static bool admit_caller(struct http_request *req)
 
 	req->is_authorized =
 		http_auth_caller(req->core->auth, peer, http_request_header(req, "Authorization"));
-	if (req->is_authorized || is_preflight(req) || (req->route != NULL && req->route->flags & R_NO_AUTH))
+	if (req->is_authorized || is_preflight(req) ||
+	    (req->route != NULL && req->route->flags & R_NO_AUTH))
 		return true;
 	http_response_error(req, HTTP_CODE_UNAUTHORIZED, "%s", "");
 	return false;
@@ -221,13 +227,19 @@ static bool type_is_json(struct http_request *req)
 
 void router_run(struct http_request *req)
 {
-	bool reads_json = req->method == HTTP_M_POST || req->method == HTTP_M_PUT || req->method == HTTP_M_PATCH;
+	bool reads_json = req->method == HTTP_M_POST || req->method == HTTP_M_PUT ||
+			  req->method == HTTP_M_PATCH;
 
-	if (reads_json && !(req->route->flags & R_STREAM) && !type_is_json(req)) {
-		http_response_refuse(req, 415, HTTP_CODE_REQUEST, "Content-Type must be application/json");
+	if (req->route->flags & R_STREAM) {
+		req->route->run(req); /* may have answered: then the request is gone */
+		return;
+	}
+	if (reads_json && !type_is_json(req)) {
+		http_response_refuse(req, 415, HTTP_CODE_REQUEST,
+				     "Content-Type must be application/json");
 		return;
 	}
 	req->route->run(req);
-	if (req->res.status == 0 && !(req->route->flags & R_STREAM))
+	if (req->res.status == 0)
 		http_response_error(req, HTTP_CODE_INTERNAL, "%s", "no answer was made");
 }

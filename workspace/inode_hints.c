@@ -433,12 +433,12 @@ static char *copy_chain(struct inode_hints *h, const struct hint_ws *hw, uint64_
 	*ret_n = measure_chain(hw, root_ino, ino, &bytes);
 	if (*ret_n > 0)
 		names = malloc(bytes);
-	for (char *end = names + bytes; names != NULL && ino != root_ino;) {
+	while (names != NULL && ino != root_ino) { /* filled from its end, as we come from below */
 		const struct hint *hint = find_hint(hw, ino);
 		size_t len = strlen(hint->name) + 1;
 
-		end -= len;
-		memcpy(end, hint->name, len);
+		bytes -= len;
+		memcpy(names + bytes, hint->name, len);
 		ino = hint->parent_ino;
 	}
 	(void)pthread_mutex_unlock(&h->mutex);

@@ -440,6 +440,7 @@ static int open_loaded(struct ws_registry *r, struct workspace *ws, struct err *
 static void finish_item(struct ws_registry *r, const struct load_item *item)
 {
 	struct err err = {0};
+	uint8_t uuid[16];
 
 	if (item->state == WS_ROW_LIVE) {
 		if (item->ws != NULL && open_loaded(r, item->ws, &err) < 0)
@@ -447,7 +448,9 @@ static void finish_item(struct ws_registry *r, const struct load_item *item)
 				  item->id, err.msg);
 		return;
 	}
-	if (remove_folder_and_row(r, item->id, &err) < 0)
+	if (!ws_id_parse(item->id, uuid))
+		log_error(LOG_WS, "skipped a damaged workspace why=\"its id is not a UUID v4\"");
+	else if (remove_folder_and_row(r, item->id, &err) < 0)
 		log_error(LOG_WS, "cannot finish a removal ws=%.*s why=\"%s\"", SHORT_ID, item->id,
 			  err.msg);
 	else
@@ -474,7 +477,8 @@ static void report_orphans(struct ws_registry *r, struct load *l)
 		(void)close(fd);
 		return;
 	}
-	qsort(l->items, l->n, sizeof(*l->items), by_id);
+	if (l->n > 1) /* qsort(3) takes no NULL */
+		qsort(l->items, l->n, sizeof(*l->items), by_id);
 	while ((e = readdir(d)) != NULL) {
 		struct load_item key = {0};
 		char text[64];

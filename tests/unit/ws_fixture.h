@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "tests/unit/unit.h"
 #include "workspace/fileops.h"
 #include "workspace/inode.h"

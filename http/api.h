@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* The handlers named in routes.c.  Each fills in req->res; where it runs stands in its route's row.
+ */
+#ifndef HTTP_API_H
+#define HTTP_API_H
+
+#include "http/http_request.h"
+
+/* api_health.c */
+void api_health(struct http_request *req);
+void api_ready(struct http_request *req);
+void api_metrics(struct http_request *req);
+
+/* api_workspaces.c */
+void api_workspaces_create(struct http_request *req);
+void api_workspaces_list(struct http_request *req);
+void api_workspaces_get(struct http_request *req);
+void api_workspaces_delete(struct http_request *req);
+void api_workspaces_export_get(struct http_request *req);
+void api_workspaces_export_put(struct http_request *req);
+void api_workspaces_export_delete(struct http_request *req);
+
+#endif

@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * See http_server.h.  Sockets are watched with uv_poll_t and read and written with calls of our
+ * own: one recv(2) into a buffer shared by all connections, one send(2) for all answers of a turn.
+ */
+#include "http/http_server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "http/http_conn.h"
+#include "http/http_core.h"
+
+#define ACCEPT_BATCH   64 /* connections taken before others get their turn */
+#define LISTEN_BACKLOG 511
+#define SLOW_MAX       2 /* pool threads that removals of workspaces may hold; libuv's pool has four */
+#define TICK_MS_MAX    1000 /* how late a deadline may be noticed */
+#define TICK_MS_MIN    10
+
+struct http_server {
+	struct http_core core;
+	struct http_server_options options; /* a copy: its pointers are borrowed */
+	uv_loop_t *loop;
+	uv_poll_t listener;
+	int listen_fd;
+	bool is_accepting;
+	uint16_t port;
+	uv_timer_t tick;
+	unsigned open_handles; /* listener and tick */
+	struct list sockets;
+	unsigned n_conns;
+	uint64_t n_accepted;
+	unsigned n_pool; /* requests given to the pool or waiting for it */
+	unsigned n_slow; /* of those with R_SLOW, how many run */
+	struct list slow_queue;
+	char read_buf[HTTP_READ_SIZE];
+};
+
+struct http_socket {
+	struct http_conn conn;
+	struct http_server *server;
+	uv_poll_t poll;
+	int fd; /* owned */
+	struct list link;
+};
+
+static void watch_listener(struct http_server *s);
+
+/* ---- the pool -----------------------------------------------------------------------------------
+ */
+
+static void on_work(uv_work_t *w)
+{
+	router_run(container_of(w, struct http_request, work));
+}
+
+static void on_work_done(uv_work_t *w, int status);
+
+static void start_work(struct http_server *s, struct http_request *req)
+{
+	s->n_slow += (req->route->flags & R_SLOW) != 0;
+	(void)uv_queue_work(s->loop, &req->work, on_work,
+			    on_work_done); /* fails only without a function */
+}
+
+static void on_work_done(uv_work_t *w, int status)
+{
+	struct http_request *req = container_of(w, struct http_request, work);
+	struct http_server *s = container_of(req->core, struct http_server, core);
+
+	(void)status; /* nothing is ever cancelled */
+	s->n_pool--;
+	s->n_slow -= (req->route->flags & R_SLOW) != 0;
+	http_conn_handler_done(&s->core, req);
+	if (s->n_slow < SLOW_MAX && !list_is_empty(&s->slow_queue)) {
+		req = list_entry(s->slow_queue.next, struct http_request, link);
+		list_del(&req->link);
+		start_work(s, req);
+	}
+}
+
+static bool run_in_pool(struct http_core *core, struct http_request *req)
+{
+	struct http_server *s = container_of(core, struct http_server, core);
+
+	/* Clients that went away leave requests behind: these must not pile up. */
+	if (s->n_pool >= 2 * core->limits.max_conns)
+		return false;
+	s->n_pool++;
+	if (req->route->flags & R_SLOW && s->n_slow == SLOW_MAX)
+		list_add_tail(&s->slow_queue, &req->link);
+	else
+		start_work(s, req);
+	return true;
+}
+
+/* ---- one socket
+ * ---------------------------------------------------------------------------------- */
+
+static struct http_socket *socket_of(struct http_conn *c)
+{
+	return container_of(c, struct http_socket, conn);
+}
+
+static ssize_t socket_send(struct http_conn *c, const void *p, size_t n)
+{
+	ssize_t sent;
+
+	do
+		sent = send(socket_of(c)->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (sent < 0 && errno == EINTR);
+	return sent >= 0 ? sent : errno == EWOULDBLOCK ? -EAGAIN : -errno;
+}
+
+static void on_socket_ready(uv_poll_t *poll, int status, int events)
+{
+	struct http_socket *k = poll->data;
+	struct http_server *s = k->server;
+
+	if (status < 0) {
+		http_conn_abort(&k->conn);
+		return;
+	}
+	if (events & UV_WRITABLE)
+		http_conn_writable(&k->conn);
+	if (events & UV_READABLE && k->conn.state != CONN_CLOSED) {
+		ssize_t n = recv(k->fd, s->read_buf, sizeof(s->read_buf), MSG_DONTWAIT);
+
+		if (n > 0)
+			http_conn_feed(&k->conn, s->read_buf, (size_t)n);
+		else if (n == 0)
+			http_conn_eof(&k->conn);
+		else if (errno != EAGAIN && errno != EINTR)
+			http_conn_abort(&k->conn);
+	}
+}
+
+static void socket_watch(struct http_conn *c, bool readable, bool writable)
+{
+	struct http_socket *k = socket_of(c);
+	int events = (readable ? UV_READABLE : 0) | (writable ? UV_WRITABLE : 0);
+
+	if (events != 0)
+		(void)uv_poll_start(&k->poll, events, on_socket_ready);
+	else
+		(void)uv_poll_stop(&k->poll);
+}
+
+static void socket_shutdown(struct http_conn *c)
+{
+	(void)shutdown(socket_of(c)->fd, SHUT_WR);
+}
+
+static void on_socket_closed(uv_handle_t *h)
+{
+	struct http_socket *k = h->data;
+	struct http_server *s = k->server;
+
+	http_conn_fini(&k->conn);
+	list_del(&k->link);
+	free(k);
+	s->n_conns--;
+	http_stats_conns(s->core.stats, s->n_conns, s->n_accepted);
+	watch_listener(s);
+}
+
+static void socket_close(struct http_conn *c)
+{
+	struct http_socket *k = socket_of(c);
+
+	uv_close((uv_handle_t *)&k->poll, on_socket_closed); /* takes it out of epoll at once */
+	(void)close(take_fd(&k->fd));
+}
+
+static const struct http_conn_ops socket_ops = {
+	.send = socket_send,
+	.watch = socket_watch,
+	.shutdown = socket_shutdown,
+	.close = socket_close,
+};
+
+/* ---- accepting
+ * ------------------------------------------------------------------------------------ */
+
+static void learn_peer(const struct http_server *s, int fd, const struct sockaddr_storage *sa,
+		       struct http_peer *ret)
+{
+	struct in6_addr addr;
+	in_port_t port;
+	uid_t uid;
+	bool is_asked = s->options.n_keys == 0 && !s->options.allow_unauthenticated;
+
+	*ret = (struct http_peer){.text = "?"};
+	if (!peer_addr6(sa, &addr, &port))
+		return;
+	(void)peer_format(ret->text, sizeof(ret->text), &addr, port);
+	ret->is_loopback = peer_is_loopback(&addr);
+	if (ret->is_loopback && is_asked && peer_local_uid(fd, &uid) == 0)
+		ret->uid_ok = peer_uids_allow(&s->options.local_uids, uid);
+}
+
+/* add_socket() - takes @fd */
+static void add_socket(struct http_server *s, int fd, const struct sockaddr_storage *sa)
+{
+	struct http_socket *k = calloc(1, sizeof(*k));
+	struct http_peer peer;
+	int one = 1;
+
+	if (k == NULL || uv_poll_init(s->loop, &k->poll, fd) < 0) {
+		free(k);
+		(void)close(fd);
+		return;
+	}
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	k->server = s;
+	k->fd = fd;
+	k->poll.data = k;
+	list_add_tail(&s->sockets, &k->link);
+	s->n_conns++;
+	s->n_accepted++;
+	http_stats_conns(s->core.stats, s->n_conns, s->n_accepted);
+	learn_peer(s, fd, sa, &peer);
+	http_conn_init(&k->conn, &s->core, &socket_ops, &peer);
+}
+
+/* Tried again by the tick: the descriptors may be used by others than us. */
+static void pause_accepting(struct http_server *s, int why)
+{
+	log_warn(LOG_HTTP, "accepting pauses reason=%s connections=%u", strerror(why), s->n_conns);
+	(void)uv_poll_stop(&s->listener);
+	s->is_accepting = false;
+}
+
+static void on_listener_ready(uv_poll_t *poll, int status, int events)
+{
+	struct http_server *s = poll->data;
+
+	(void)events;
+	for (int i = 0; status == 0 && i < ACCEPT_BATCH && s->n_conns < s->core.limits.max_conns;
+	     i++) {
+		struct sockaddr_storage sa;
+		socklen_t len = sizeof(sa);
+		int fd = accept4(s->listen_fd, (struct sockaddr *)&sa, &len,
+				 SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+		if (fd >= 0) {
+			add_socket(s, fd, &sa);
+			continue;
+		}
+		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+			pause_accepting(s, errno);
+		if (errno != EINTR && errno != ECONNABORTED)
+			break;
+	}
+	watch_listener(s);
+}
+
+static void on_tick(uv_timer_t *t)
+{
+	struct http_server *s = t->data;
+
+	http_core_tick(&s->core, clock_mono_ns());
+	if (!s->core.is_stopping && !s->is_accepting)
+		watch_listener(s);
+	if (s->n_conns == 0 && s->is_accepting)
+		(void)uv_timer_stop(t);
+}
+
+static unsigned tick_ms(const struct http_limits *l)
+{
+	unsigned shortest = MIN(MIN(l->header_ms, l->body_ms), MIN(l->idle_ms, l->write_ms));
+
+	return MAX(MIN(shortest / 4, TICK_MS_MAX), TICK_MS_MIN);
+}
+
+static void run_tick(struct http_server *s)
+{
+	unsigned ms = tick_ms(&s->core.limits);
+
+	if (!uv_is_active((uv_handle_t *)&s->tick))
+		(void)uv_timer_start(&s->tick, on_tick, ms, ms);
+}
+
+/* watch_listener() - accept while there is room; the tick runs while there is something to expire
+ */
+static void watch_listener(struct http_server *s)
+{
+	bool wants = !s->core.is_stopping && s->n_conns < s->core.limits.max_conns;
+
+	if (s->core.is_stopping)
+		return;
+	if (wants != s->is_accepting) {
+		s->is_accepting = wants;
+		if (wants)
+			(void)uv_poll_start(&s->listener, UV_READABLE, on_listener_ready);
+		else
+			(void)uv_poll_stop(&s->listener);
+	}
+	if (s->n_conns > 0 || !wants)
+		run_tick(s);
+}
+
+/* ---- start and stop
+ * -------------------------------------------------------------------------------- */
+
+static int parse_address(const char *host, uint16_t port, struct sockaddr_storage *ret,
+			 socklen_t *ret_len)
+{
+	struct sockaddr_in *v4 = (struct sockaddr_in *)ret;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret;
+
+	*ret = (struct sockaddr_storage){0};
+	if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons(port);
+		*ret_len = sizeof(*v4);
+		return 0;
+	}
+	if (inet_pton(AF_INET6, host, &v6->sin6_addr) == 1) {
+		v6->sin6_family = AF_INET6;
+		v6->sin6_port = htons(port);
+		*ret_len = sizeof(*v6);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static uint16_t bound_port(int fd)
+{
+	struct sockaddr_storage sa;
+	socklen_t len = sizeof(sa);
+	struct in6_addr addr;
+	in_port_t port = 0;
+
+	if (getsockname(fd, (struct sockaddr *)&sa, &len) == 0)
+		(void)peer_addr6(&sa, &addr, &port);
+	return port;
+}
+
+/* open_listener() - a listening socket in s->listen_fd */
+static int open_listener(struct http_server *s, struct err *err)
+{
+	const char *host = s->options.host != NULL ? s->options.host : "127.0.0.1";
+	struct sockaddr_storage sa;
+	socklen_t len;
+	auto_close int fd = -1;
+	int one = 1, zero = 0;
+
+	if (parse_address(host, s->options.port, &sa, &len) < 0)
+		return err_set(err, -EINVAL, "http: '%.64s' is not a numeric IPv4 or IPv6 address",
+			       host);
+	fd = socket(sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return err_set(err, -errno, "http: socket: %s", strerror(errno));
+	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (sa.ss_family == AF_INET6) /* "::" listens on both */
+		(void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
+	if (bind(fd, (struct sockaddr *)&sa, len) < 0 || listen(fd, LISTEN_BACKLOG) < 0)
+		return err_set(err, -errno, "http: cannot listen on %s port %u: %s", host,
+			       (unsigned)s->options.port, strerror(errno));
+	s->port = bound_port(fd);
+	s->listen_fd = take_fd(&fd);
+	return 0;
+}
+
+int http_server_start(uv_loop_t *loop, const struct http_server_options *o,
+		      struct http_server **ret, struct err *err)
+{
+	struct http_server *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (s == NULL)
+		return err_set(err, -ENOMEM, "http: out of memory");
+	s->loop = loop;
+	s->options = *o;
+	list_init(&s->sockets);
+	list_init(&s->slow_queue);
+	rc = http_core_init(&s->core, &s->options, &http_routes, err);
+	if (rc < 0)
+		goto fail_free;
+	s->core.run_in_pool = run_in_pool;
+	rc = open_listener(s, err);
+	if (rc < 0)
+		goto fail_core;
+	rc = uv_poll_init(loop, &s->listener, s->listen_fd);
+	if (rc < 0) {
+		(void)err_set(err, rc, "http: %s", uv_strerror(rc));
+		goto fail_listener;
+	}
+	(void)uv_timer_init(loop, &s->tick);
+	s->listener.data = s->tick.data = s;
+	s->open_handles = 2;
+	watch_listener(s);
+	*ret = s;
+	return 0;
+
+fail_listener:
+	(void)close(s->listen_fd);
+fail_core:
+	http_core_fini(&s->core);
+fail_free:
+	free(s);
+	return rc;
+}
+
+uint16_t http_server_port(const struct http_server *s)
+{
+	return s->port;
+}
+
+static void on_handle_closed(uv_handle_t *h)
+{
+	struct http_server *s = h->data;
+
+	s->open_handles--;
+}
+
+static void each_socket(struct http_server *s, void (*fn)(struct http_conn *c))
+{
+	struct list *pos, *tmp;
+
+	/* fn() may close the connection; its memory is freed later, from the loop */
+	list_for_each_safe (pos, tmp, &s->sockets) {
+		struct http_socket *k = list_entry(pos, struct http_socket, link);
+
+		if (k->conn.state != CONN_CLOSED)
+			fn(&k->conn);
+	}
+}
+
+bool http_server_stop(struct http_server *s, unsigned deadline_ms)
+{
+	uint64_t begin = clock_mono_ns();
+
+	if (s == NULL)
+		return true;
+	s->core.is_stopping = true;
+	uv_close((uv_handle_t *)&s->listener, on_handle_closed);
+	(void)close(take_fd(&s->listen_fd));
+	(void)uv_timer_start(&s->tick, on_tick, TICK_MS_MIN,
+			     TICK_MS_MIN); /* also wakes us for the deadline */
+	s->is_accepting = false;
+	each_socket(s, http_conn_drain);
+	while (s->n_conns + s->n_pool > 0 && clock_mono_ns() - begin < deadline_ms * NSEC_PER_MS)
+		(void)uv_run(s->loop, UV_RUN_ONCE);
+	each_socket(s, http_conn_abort);
+	while (s->n_conns > 0)
+		(void)uv_run(s->loop, UV_RUN_ONCE);
+	if (s->n_pool > 0) {
+		log_warn(LOG_HTTP, "stopped while requests still run requests=%u", s->n_pool);
+		return false;
+	}
+	uv_close((uv_handle_t *)&s->tick, on_handle_closed);
+	while (s->open_handles > 0)
+		(void)uv_run(s->loop, UV_RUN_ONCE);
+	http_core_fini(&s->core);
+	free(s);
+	return true;
+}
