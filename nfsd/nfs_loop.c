@@ -32,8 +32,7 @@
 #define QUIET_TICKS    5u
 #define FREE_JOBS_MAX  128u /* about 1.5 KiB each */
 
-/* ---- jobs
- * ---------------------------------------------------------------------------------------- */
+/* ---- jobs ---------------------------------------------------------------------------------- */
 
 struct nfs_job *nfs_loop_take_job(struct nfs_loop *l)
 {
@@ -63,8 +62,7 @@ void nfs_loop_recycle(struct nfs_loop *l, struct nfs_job *job)
 	l->n_free_jobs++;
 }
 
-/* ---- from other threads
- * ---------------------------------------------------------------------------- */
+/* ---- from other threads -------------------------------------------------------------------- */
 
 /*
  * The wake-up is sent with the mutex held: the loop may end only after it has taken what is in its
@@ -211,8 +209,7 @@ static void on_wake(uv_async_t *a)
 	end_if_drained(l);
 }
 
-/* ---- timers
- * ---------------------------------------------------------------------------------------- */
+/* ---- timers -------------------------------------------------------------------------------- */
 
 static void close_all(struct nfs_loop *l)
 {
@@ -286,8 +283,7 @@ static void on_sweep(uv_timer_t *t)
 	inode_cache_sweep(l->d->shared.inodes, WRITER_IDLE_NS);
 }
 
-/* ---- connections with more to do
- * --------------------------------------------------------------------- */
+/* ---- connections with more to do ----------------------------------------------------------- */
 
 static void on_again(uv_idle_t *i)
 {
@@ -320,8 +316,7 @@ void nfs_loop_conn_freed(struct nfs_loop *l)
 	end_if_drained(l);
 }
 
-/* ---- life
- * -------------------------------------------------------------------------------------------- */
+/* ---- life ---------------------------------------------------------------------------------- */
 
 static void *thread_main(void *arg)
 {

@@ -50,8 +50,7 @@ struct nfsd_listener {
 	unsigned open_handles; /* freed when both are closed, which is after nfsd_stop() */
 };
 
-/* ---- pools
- * ------------------------------------------------------------------------------------------- */
+/* ---- pools --------------------------------------------------------------------------------- */
 
 static void run_pooled(struct list *n)
 {
@@ -75,8 +74,7 @@ static const struct nfs_pool_options pool_options[NFS_N_POOLS] = {
 	[NFS_POOL_SYNC] = {"nfs-sync", 16, 12, 1024, run_pooled, done_pooled},
 };
 
-/* ---- accepting
- * --------------------------------------------------------------------------------------- */
+/* ---- accepting ----------------------------------------------------------------------------- */
 
 static void set_options(int fd)
 {
@@ -196,8 +194,7 @@ static void on_incoming(uv_poll_t *h, int status, int events)
 	}
 }
 
-/* ---- the listener
- * ------------------------------------------------------------------------------------ */
+/* ---- the listener -------------------------------------------------------------------------- */
 
 static int parse_address(const char *text, uint16_t port, struct sockaddr_storage *ret,
 			 socklen_t *ret_len)
@@ -319,8 +316,7 @@ static void listener_stop(struct nfsd *d)
 	(void)close(ln->fd);
 }
 
-/* ---- the whole
- * --------------------------------------------------------------------------------------- */
+/* ---- the whole ----------------------------------------------------------------------------- */
 
 static uint64_t ms_or(unsigned ms, unsigned otherwise)
 {
@@ -478,8 +474,7 @@ struct nfsd_shared *nfsd_shared(struct nfsd *d)
 	return &d->shared;
 }
 
-/* ---- what it tells about itself
- * ------------------------------------------------------------------------ */
+/* ---- what it tells about itself ------------------------------------------------------------ */
 
 static void sum_stats(struct nfsd *d, struct nfs_stats *ret)
 {
