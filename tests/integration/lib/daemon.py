@@ -200,7 +200,7 @@ class Daemon:
         """Rules of one workspace; clients: networks as text, or (network, read_only)."""
         nets = [dict(network=c, read_only=False) if isinstance(c, str) else dict(network=c[0], read_only=c[1])
                 for c in clients]
-        return self.api("PUT", f"/workspaces/{ws}/export", dict(mode=mode, read_only=read_only, networks=nets))
+        return self.api("PUT", f"/workspaces/{ws}/export", dict(mode=mode, read_only=read_only, clients=nets))
 
     # ---- NFS ----
 
