@@ -58,7 +58,7 @@ char *export_net_format(char *dst, size_t dst_len, const struct export_net *net)
 int export_rules_parse(const char *text, struct export_rules *ret, struct err *err);
 
 /**
- * export_rules_from_json() - {"mode":"squash","read_only":false,"networks":[...]}; what is absent is as in this line
+ * export_rules_from_json() - {"mode":"squash","read_only":false,"clients":[...]}; what is absent is as in this line
  * @o:		borrowed object; a network is {"network":"10.0.0.0/8","read_only":true} or the text alone
  *
  * Return: 0, or -EINVAL with a sentence that names the field.
