@@ -88,6 +88,11 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -Wno-missing-prototypes -MMD -MP -MF $@.d $(LDFLAGS) -o $@ $< tests/fuzz/replay.c $(LIB) $(LDLIBS)
 
+# With libFuzzer: scripts/build-fuzz.sh calls this with clang, its flags and a build folder of its own.
+$(BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(LIB)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -Wno-missing-prototypes $(LDFLAGS) -fsanitize=fuzzer -o $@ $< $(LIB) $(LDLIBS)
+fuzzers: $(FUZZ_SRCS:tests/fuzz/%.c=$(BUILD)/%)
+
 check: all $(UNITS) $(FUZZ_REPLAY) ## minutes: unit tests, fuzz corpora, structure checks (SAN=address,undefined for sanitizers)
 	@scripts/run-checks.sh $(BUILD)
 
@@ -117,5 +122,5 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 -include $(LIB_OBJS:.o=.d) $(BUILD)/workspaced.d $(UNITS:=.d)
-.PHONY: all check fuzz lint bench soak install clean help
+.PHONY: all check fuzz fuzzers lint bench soak install clean help
 .SECONDARY:

@@ -35,6 +35,9 @@ int io_mkdir_p(const char *path, mode_t mode, struct err *err);
 /* io_open_dir() - a folder of a trusted path, for reading; links in it are the operator's.  fd or -errno. */
 int io_open_dir(int dirfd, const char *path);
 
+/* io_count_entries() - entries of a trusted folder but "." and "..", or -errno */
+ssize_t io_count_entries(const char *path);
+
 int io_set_nonblock(int fd, bool on);
 
 /* Send/receive one message with at most @n_fds descriptors over a SOCK_SEQPACKET socket.

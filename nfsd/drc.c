@@ -153,6 +153,12 @@ static struct drc_entry *find(struct drc *d, const struct drc_key *key, uint64_t
 	return NULL;
 }
 
+/* A turn's idea of now may lie before the end of a call on another thread. */
+static bool is_old(const struct drc_entry *e, uint64_t now_ns)
+{
+	return e->reply != NULL && now_ns > e->done_ns + DRC_MAX_AGE_NS;
+}
+
 /* Makes room for one more entry.  False when all that is here is running. */
 static bool make_room(struct drc *d)
 {
@@ -213,7 +219,7 @@ enum drc_verdict drc_begin(struct drc *d, const struct drc_key *key, uint64_t no
 
 	pthread_mutex_lock(&d->mutex);
 	e = find(d, key, hash);
-	if (e != NULL && e->reply != NULL && now_ns - e->done_ns > DRC_MAX_AGE_NS) {
+	if (e != NULL && is_old(e, now_ns)) {
 		forget(d, e);
 		e = NULL;
 	}
@@ -268,7 +274,7 @@ void drc_expire(struct drc *d, uint64_t now_ns)
 	for (unsigned n = 0; n < EXPIRE_AT_ONCE && !list_is_empty(&d->done); n++) {
 		struct drc_entry *e = list_entry(d->done.next, struct drc_entry, lru);
 
-		if (now_ns - e->done_ns <= DRC_MAX_AGE_NS)
+		if (!is_old(e, now_ns))
 			break;
 		forget(d, e);
 	}

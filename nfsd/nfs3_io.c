@@ -9,6 +9,14 @@
 #include "nfsd/nfs_procs.h"
 #include "proto/nfs3_bulk.h"
 
+/* What is no regular file is INVAL to READ and WRITE, a directory too (sections 3.3.6, 3.3.7). */
+static int io_errno(ssize_t n)
+{
+	if (n >= 0)
+		return 0;
+	return n == -EISDIR ? -EINVAL : (int)n;
+}
+
 int nfs3_read(struct nfs_call *call, void *args, void *res)
 {
 	READ3args *a = args;
@@ -25,7 +33,7 @@ int nfs3_read(struct nfs_call *call, void *args, void *res)
 		data = nfs_call_payload(call, count);
 		if (data != NULL)
 			n = fileops_read(&t.ops, t.ino, a->offset, data, count, &stx);
-		rc = n < 0 ? (int)n : 0;
+		rc = io_errno(n);
 	}
 	if (rc == 0) {
 		ok->file_attributes.attributes_follow = TRUE;
@@ -74,7 +82,7 @@ int nfs3_write(struct nfs_call *call, void *args, void *res)
 		/* taken before the data is written: a restart in between is then seen */
 		put_verf(call, ok->verf);
 		n = fileops_write(&t.ops, t.ino, a->offset, a->data, count, stable);
-		rc = n < 0 ? (int)n : 0;
+		rc = io_errno(n);
 		ok->count = n < 0 ? 0 : (uint32_t)n;
 		ok->committed = stable == FILEOPS_SYNC ? FILE_SYNC : UNSTABLE;
 		if (rc == -EIO && stable == FILEOPS_SYNC)

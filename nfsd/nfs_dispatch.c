@@ -190,14 +190,27 @@ static void encode_result(struct nfs_job *job, uint8_t *dst, size_t room)
 /* ---- running
  * ------------------------------------------------------------------------------------- */
 
+/* By the routine that rpcgen made, and strictly: bytes left over are garbage too. */
+static bool decode_xdr(struct nfs_job *job)
+{
+	const struct rpc_call_header *h = &job->rpc;
+	XDR x;
+
+	/* XDR wants to write where it might encode; decoding only reads. */
+	xdrmem_create(&x, (char *)(uintptr_t)h->args, (u_int)h->args_len, XDR_DECODE);
+	return job->call.proc->xdr_args(&x, job->args) && xdr_getpos(&x) == h->args_len;
+}
+
 static bool decode_args(struct nfs_job *job)
 {
 	const struct nfs_proc *row = job->call.proc;
 
 	memset(job->args, 0, row->args_size);
-	if (row->decode == NULL)
-		return job->rpc.args_len == 0;
-	return row->decode(job->rpc.args, job->rpc.args_len, job->args);
+	if (row->decode != NULL)
+		return row->decode(job->rpc.args, job->rpc.args_len, job->args);
+	if (row->xdr_args != NULL)
+		return decode_xdr(job);
+	return job->rpc.args_len == 0;
 }
 
 static void free_args(struct nfs_job *job)
@@ -300,6 +313,7 @@ static bool begin_once(const struct nfs_dispatch *d, struct nfs_job *job, enum n
 		return true;
 	case DRC_REPLAY:
 		job->reply = job->heap;
+		job->is_replay = true;
 		note_status(job);
 		*ret_step = NFS_STEP_REPLY;
 		return false;

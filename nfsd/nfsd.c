@@ -35,7 +35,8 @@
 #define HELLO_MS         30000u
 #define PROGRESS_MS      30000u
 #define UNSENT_MS        60000u
-#define IDLE_MS          (2u * 3600 * 1000) /* keepalive finds dead peers long before */
+#define LAST_WAIT_NS     (500 * NSEC_PER_MS) /* for pool threads without a call to end */
+#define IDLE_MS          (2u * 3600 * 1000)  /* keepalive finds dead peers long before */
 #define KEEPALIVE_IDLE_S 60
 #define KEEPALIVE_GAP_S  10
 #define KEEPALIVE_PROBES 6
@@ -395,6 +396,7 @@ static void take_down(struct nfsd *d, uint64_t deadline_ns)
 		nfs_loop_ask_stop(d->loops[i], deadline_ns);
 	for (unsigned i = 0; i < d->n_loops; i++)
 		is_quiet = nfs_loop_join(d->loops[i]) && is_quiet;
+	deadline_ns = MAX(deadline_ns, clock_mono_ns()) + LAST_WAIT_NS;
 	for (unsigned i = 0; i < NFS_N_POOLS; i++)
 		is_quiet = nfs_pool_stop(d->pools[i], deadline_ns) && is_quiet;
 	if (!is_quiet)

@@ -1,47 +1,51 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# run-checks.sh BUILD: every unit test and every fuzz target's corpus in BUILD, then the structure checks.
-# One line each; what a failing one printed is shown.  The last line says how many passed.
-set -uo pipefail
-cd "$(dirname "$0")/.." || exit 1
+# Runs what `make check` built: every unit test, every fuzz target over its corpus, and the structure
+# checks.  One line for each; what a failed one printed follows it.  Called with the build folder.
+#
+# Programs are found by their sources, so that what is left of a deleted test is not run, and a test
+# that was not built is a failure.
+set -u
 
-build=${1:?usage: run-checks.sh BUILD}
-log=$(mktemp)
+build=${1:?usage: run-checks.sh BUILD_DIR}
+limit=600 # seconds for one program: a hang must not stop the run, sanitizers are slow
+passed=0
+failed=0
+log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
-passed=0 failed=0
 
-# cmocka and the corpus replay say how many cases they ran; anything else counts as one.
-count() {
-	local n
-	n=$(sed -nE 's/^\[  PASSED  \] ([0-9]+) test\(s\)\.$/\1/p; s/^([0-9]+) inputs? replayed$/\1/p' "$log" | tail -n 1)
-	echo "${n:-1}"
-}
-
-check() { # NAME COMMAND...
-	local name=$1 code n
+# run NAME COMMAND...
+run() {
+	name=$1
 	shift
-	timeout --kill-after=10 600 "$@" >"$log" 2>&1
-	code=$?
-	if [ "$code" -eq 0 ]; then
-		n=$(count)
-		passed=$((passed + n))
-		printf 'ok      %-24s %s\n' "$name" "$n"
+	if timeout "$limit" "$@" >"$log" 2>&1; then
+		passed=$((passed + 1))
+		note=
+		if grep -q 'SKIPPED' "$log"; then
+			note=' (some skipped: run it to see why)'
+		fi
+		echo "ok    $name$note"
 	else
+		echo "FAIL  $name (exit $?)"
 		failed=$((failed + 1))
-		printf 'FAILED  %-24s exit %s\n' "$name" "$code"
-		cat "$log"
+		sed 's/^/      /' "$log"
 	fi
 }
 
-for test in "$build"/tests/test_*; do
-	[ -x "$test" ] && check "$(basename "$test")" "$test"
+for src in tests/unit/test_*.c; do
+	name=$(basename "$src" .c)
+	run "$name" "$build/tests/$name"
 done
-for target in "$build"/fuzz/fuzz_*; do
-	[ -x "$target" ] && check "$(basename "$target")" "$target" "tests/fuzz/corpus/$(basename "$target" | sed 's/^fuzz_//')"
+for src in tests/fuzz/fuzz_*.c; do
+	name=$(basename "$src" .c)
+	run "$name corpus" "$build/fuzz/$name" "tests/fuzz/corpus/${name#fuzz_}"
 done
-check layers scripts/check-includes.sh
-check doors scripts/check-doors.sh
+for check in scripts/check-*.sh; do
+	if [ -x "$check" ]; then
+		run "$(basename "$check" .sh)" "$check"
+	fi
+done
 
 echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

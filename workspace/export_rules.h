@@ -61,7 +61,7 @@ char *export_net_format(char *dst, size_t dst_len, const struct export_net *net)
 int export_rules_parse(const char *text, struct export_rules *ret, struct err *err);
 
 /**
- * export_rules_from_json() - rules from {"mode":"squash","read_only":false,"networks":[]}
+ * export_rules_from_json() - rules from {"mode":"squash","read_only":false,"clients":[]}
  * @o:		borrowed; what is absent is as in the line above.  A network is
  *		{"network":"10.0.0.0/8","read_only":true} or its text alone.
  *

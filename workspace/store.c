@@ -222,11 +222,36 @@ static int use_wal(sqlite3 *db, struct err *err)
 	return 0;
 }
 
+/*
+ * The data directory may be named as a descriptor, "/proc/self/fd/N", because the path to it leads
+ * through folders that this user cannot enter.  SQLite would resolve the links in that name and
+ * meet the closed folder after all; told that there is nothing to resolve, it opens the name as it
+ * is.
+ */
+static int lstat_outside_proc(const char *path, struct stat *st)
+{
+	if (strncmp(path, "/proc", 5) == 0) {
+		errno = ENOENT;
+		return -1;
+	}
+	return lstat(path, st);
+}
+
+static void keep_names_of_descriptors(void)
+{
+	sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
+
+	if (vfs != NULL && vfs->iVersion >= 3 && vfs->xSetSystemCall != NULL)
+		(void)vfs->xSetSystemCall(vfs, "lstat", (sqlite3_syscall_ptr)lstat_outside_proc);
+}
+
 static int open_database(struct store *s, const char *path, struct err *err)
 {
 	const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
-	int rc = sqlite3_open_v2(path, &s->db, flags, NULL);
+	int rc;
 
+	keep_names_of_descriptors();
+	rc = sqlite3_open_v2(path, &s->db, flags, NULL);
 	if (s->db == NULL)
 		return err_set(err, -ENOMEM, "store: out of memory");
 	if (rc != SQLITE_OK)

@@ -478,7 +478,7 @@ static void report_orphans(struct ws_registry *r, struct load *l)
 		(void)close(fd);
 		return;
 	}
-	if (l->n > 0)
+	if (l->n > 1) /* qsort(3) takes no NULL */
 		qsort(l->items, l->n, sizeof(*l->items), by_id);
 	while ((e = readdir(d)) != NULL) {
 		struct load_item key = {0};

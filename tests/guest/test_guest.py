@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The real Linux client on workspaced.  Each line below is a guest; its checks are in checks/<group>.py."""
 import importlib
+import os
+import pathlib
+import subprocess
+import tempfile
 
 import pytest
 from conftest import Ours
@@ -14,6 +18,33 @@ def ordinary():
     if not IS_ROOT:
         pytest.skip("needs root to start a daemon as somebody else")
     return Ours(user=USER)
+
+
+def limited():
+    """A daemon that cannot write files of more than 16 MiB: the write fails, as on a full or broken disk."""
+    return Ours(launcher=["prlimit", f"--fsize={16 << 20}"])
+
+
+class OnSmallDisk(Ours):
+    """A daemon on a file system of 48 MiB of its own."""
+
+    def __init__(self):
+        from lib.daemon import IS_ROOT, temp_root
+
+        if not IS_ROOT:
+            pytest.skip("needs root to mount a small file system")
+        self.base = tempfile.mkdtemp(prefix="workspaced-small-", dir=temp_root())
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48M", "tmpfs", self.base], check=True)
+        folder = pathlib.Path(self.base, "daemon")
+        folder.mkdir()
+        super().__init__(base=folder)
+
+    def end(self):
+        try:
+            super().end()
+        finally:
+            subprocess.run(["umount", self.base], check=True)
+            os.rmdir(self.base)
 
 
 def in_guest(key, group, serve=Ours, **how):
@@ -32,3 +63,12 @@ test_files = in_guest("files", "files")
 test_files_of_an_ordinary_user = in_guest("files-user", "files", ordinary)
 test_renames = in_guest("renames", "renames")
 test_dirs = in_guest("dirs", "dirs", second="nosharecache,nordirplus")
+test_fsx = in_guest("fsx", "fsx")
+test_tools = in_guest("tools", "tools")
+test_tools_without_caches = in_guest("tools-noac", "tools", options="noac", env=["TOOLS_SCALE=300"])
+test_shared = in_guest("shared", "shared", options="acdirmin=1,acdirmax=3", second="nosharecache,noac")
+test_restart = in_guest("restart", "restart")
+test_restart_of_an_ordinary_user = in_guest("restart-user", "restart", ordinary)
+test_mounts = in_guest("mounts", "mounts", mounts=False)
+test_limits = in_guest("limits", "limits", limited)
+test_full_disk = in_guest("full", "full", OnSmallDisk)

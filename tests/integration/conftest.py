@@ -10,13 +10,15 @@
 The daemon is $WORKSPACED, by default build/workspaced; data directories go to $WORKSPACE_TEST_DIR.
 """
 import pathlib
+import shutil
 import sys
+import tempfile
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-from lib.daemon import EXE, IS_ROOT, USER, Daemon  # noqa: E402
+from lib.daemon import EXE, IS_ROOT, USER, Daemon, temp_root  # noqa: E402
 
 VARIANTS = ["root", "user"] if IS_ROOT else ["user"]
 _shared = {}
@@ -100,3 +102,12 @@ def fresh():
 @pytest.fixture(params=VARIANTS)
 def fresh_any(request):
     yield from _fresh(request.param)
+
+
+@pytest.fixture
+def reachable():
+    """A folder that the daemon's user can reach, for what is built or bound into it."""
+    top = pathlib.Path(tempfile.mkdtemp(dir=temp_root()))
+    top.chmod(0o755)
+    yield top
+    shutil.rmtree(top)

@@ -133,9 +133,9 @@ def test_auth_none_acts_as_other_at_most(w):
 
 
 WRITES = [
-    ("SETATTR", "f"), ("WRITE", "f", 0, b"x"), ("CREATE", "root", "n"), ("MKDIR", "root", "n"),
-    ("SYMLINK", "root", "n", "to"), ("MKNOD", "root", "n", FIFO), ("REMOVE", "root", "f"), ("RMDIR", "root", "d"),
-    ("RENAME", "root", "f", "root", "g"), ("LINK", "f", "root", "n"),
+    ("SETATTR", "f"), ("WRITE", "f", 0, b"x"), ("CREATE", "root", "n1"), ("MKDIR", "root", "n2"),
+    ("SYMLINK", "root", "n3", "to"), ("MKNOD", "root", "n4", FIFO), ("LINK", "f", "root", "n5"), ("RMDIR", "root", "d"),
+    ("RENAME", "root", "f", "root", "g"), ("REMOVE", "root", "g"),
 ]  # fmt: skip
 READS = [
     ("GETATTR", "f"), ("LOOKUP", "root", "f"), ("ACCESS", "f"), ("READ", "f", 0, 10), ("READLINK", "l"),
@@ -231,9 +231,9 @@ def test_default_rules_from_the_environment(fresh):
 def test_bad_rules_are_refused_and_change_nothing(w):
     """What is no rule is 400; the rules in force stay."""
     url = f"/api/v1/workspaces/{w.id}/export"
-    for bad in [dict(mode="everyone"), dict(networks=["10.0.0.1/8"]), dict(networks=["nonsense"]), dict(networks=["::/129"]),
-                dict(networks=["1.2.3.4/33"]), dict(networks=5), dict(read_only="yes"), dict(mode=7),
-                dict(networks=["10.0.0.0/8"] * 1000), [], "x", dict(networks=[None])]:  # fmt: skip
+    for bad in [dict(mode="everyone"), dict(clients=["10.0.0.1/8"]), dict(clients=["nonsense"]), dict(clients=["::/129"]),
+                dict(clients=["1.2.3.4/33"]), dict(clients=5), dict(read_only="yes"), dict(mode=7),
+                dict(clients=["10.0.0.0/8"] * 1000), [], "x", dict(clients=[None])]:  # fmt: skip
         status, body = w.daemon.http("PUT", url, bad)
         assert status == 400 and body["code"] in (1001, 1002), bad
     w.nfs.ok("CREATE", w.root, "f")

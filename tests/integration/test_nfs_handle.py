@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from lib.daemon import IS_ROOT, build_tool
 from lib.nfs3 import DIR, FIFO, OWNER, PROCS, S, encode
 from lib.rpc import RpcError, call_message, next_xid
 
@@ -112,6 +113,21 @@ def test_B015_rename_while_the_server_is_down(w_own):
     assert w.nfs.attr(held["file"]).nlink == 2
     for f in (gone, gone_dir):
         assert w.nfs.getattr(f).status == S.STALE
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="without root there are no kernel handles anyway")
+@DOORS
+def test_B015_without_kernel_handles(fresh, reachable, door):
+    """Where the system refuses open_by_handle_at, the fallback keeps handles over renames and kills as well."""
+    deny = build_tool("deny", reachable, "-lseccomp")
+    w = fresh(launcher=[deny, "open_by_handle_at=EPERM", "--"]).workspace()
+    rename_and_check(w, door, w.restart)
+    f = w.nfs.mkfile(w.root, "f")
+    w.nfs.ok("REMOVE", w.root, "f")
+    assert w.nfs.getattr(f).status == S.STALE
+    w.restart()
+    assert w.nfs.getattr(f).status == S.STALE
+    w.close()
 
 
 def test_B015_hard_link_survives_its_first_name(w_any):

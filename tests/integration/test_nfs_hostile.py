@@ -52,6 +52,8 @@ def feed(w, message, read=True):
             c.sock.shutdown(socket.SHUT_WR)
             while read:
                 got.append(c.recv())
+        except TimeoutError:
+            raise
         except (Closed, OSError):
             pass
     return got
@@ -192,17 +194,16 @@ def test_lengths_that_lie(canary):
 
 
 def test_discriminants_that_are_none(canary):
-    """Enums and bools outside their range are garbage, or refused with INVAL, NOTSUPP or BADTYPE."""
+    """Enums outside their range are garbage, or refused with INVAL, NOTSUPP or BADTYPE."""
     w = canary
     f = w.nfs.mkfile(w.root, "f", b"keep")
     head = opaque(w.root) + opaque(b"n")
-    for bad in (2, 3, 7, 0x100, 0xFFFFFFFF):
-        bodies = [
-            (2, opaque(f) + u32(bad) + bytes(28)), (2, enc_setattr(f)[:-4] + u32(bad) + bytes(8)),
-            (7, enc_write(f, 0, b"XXXX", bad + 1)), (8, head + u32(bad + 1) + bytes(24)),
-            (11, head + u32(bad + 8 if bad < 9 else bad) + bytes(24)), (9, head + u32(bad) + bytes(24)),
-        ]  # fmt: skip
-        for proc, body in bodies:
+    for bad in (3, 4, 8, 0x100, 0xFFFFFFFF):
+        time_how = opaque(f) + bytes(16) + u32(bad) + bytes(8)
+        for proc, body in [
+            (2, time_how), (7, enc_write(f, 0, b"XXXX", bad)), (8, head + u32(bad) + bytes(24)),
+            (11, head + u32(bad if bad > 7 else 0) + bytes(24)),
+        ]:  # fmt: skip
             reply = w.nfs.conn.call(NFS, VERS, proc, body, OWNER)
             if reply.kind == "SUCCESS":
                 assert S(Reader(reply.body).u32()) in (S.INVAL, S.BADTYPE, S.NOTSUPP), (proc, bad)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * LD_PRELOAD library that makes a disk fail its flushes on command: while the first byte of the file
- * named by FAILSYNC_FLAG is not 0, fsync(2) and its relatives answer EIO.  The file is mapped before main()
- * runs, so that it works behind a seccomp filter.  Built by the tests that use it.
+ * LD_PRELOAD library that makes a disk fail its flushes on command: while the first byte of the
+ * file named by FAILSYNC_FLAG is not 0, fsync(2) and its relatives answer EIO.  The file is mapped
+ * before main() runs, so that it works behind a seccomp filter.  Built by the tests that use it.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Small procedures in place of the real ones, for tests of the transport: each does one thing that the
- * transport must cope with.  Arguments are one number, and for some a run of bytes behind it.
+ * Small procedures in place of the real ones, for tests of the transport: each does one thing that
+ * the transport must cope with.  Arguments are one number, and for some a run of bytes behind it.
  */
 #ifndef TESTS_UNIT_NFS_FAKE_H
 #define TESTS_UNIT_NFS_FAKE_H
@@ -19,11 +19,11 @@
 
 enum fake_proc {
 	FAKE_NULL = 0,
-	FAKE_ECHO = 1,	     /* answers its number, inline */
-	FAKE_WAITS = 3,	     /* -EAGAIN inline, then as ECHO from a pool */
-	FAKE_READ = 6,	     /* as many bytes of payload as its number says, inline */
-	FAKE_WRITE = 7,	     /* sum of the bytes behind the number; an odd number goes to a pool */
-	FAKE_ONCE = 8,	     /* replay-protected: answers how often it has run */
+	FAKE_ECHO = 1,       /* answers its number, inline */
+	FAKE_WAITS = 3,      /* -EAGAIN inline, then as ECHO from a pool */
+	FAKE_READ = 6,       /* as many bytes of payload as its number says, inline */
+	FAKE_WRITE = 7,      /* sum of the bytes behind the number; an odd number goes to a pool */
+	FAKE_ONCE = 8,       /* replay-protected: answers how often it has run */
 	FAKE_GATED_ONCE = 9, /* the same in a pool, when the gate is open */
 	FAKE_STATUS = 10,    /* answers its number as status */
 	FAKE_BROKEN = 11,    /* fails without a result */
@@ -106,6 +106,12 @@ static bool fake_decode(const uint8_t *p, size_t n, void *args)
 static bool fake_decode_number(const uint8_t *p, size_t n, void *args)
 {
 	return n == 4 && fake_decode(p, n, args);
+}
+
+/* For the row that has no decoder of its own. */
+static bool_t fake_xdr_args(XDR *x, void *p)
+{
+	return xdr_uint32_t(x, &((struct fake_args *)p)->v);
 }
 
 static bool_t fake_xdr_res(XDR *x, void *p)
@@ -221,7 +227,8 @@ static const struct nfs_proc fake_nfs[22] = {
 	[FAKE_WRITE]	  = FAKE_ROW("WRITE", fake_write, fake_decode, 0),
 	[FAKE_ONCE]	  = FAKE_ROW("ONCE", fake_once, fake_decode_number, P_REPLAY),
 	[FAKE_GATED_ONCE] = FAKE_ROW("GATED_ONCE", fake_gated_once, fake_decode_number, P_REPLAY | P_POOL),
-	[FAKE_STATUS]	  = FAKE_ROW("STATUS", fake_status, fake_decode_number, 0),
+	[FAKE_STATUS]	  = { "STATUS", fake_status, NULL, fake_xdr_args, sizeof(struct fake_args),
+			      fake_xdr_res, sizeof(struct fake_res), 0 },
 	[FAKE_BROKEN]	  = FAKE_ROW("BROKEN", fake_broken, fake_decode_number, 0),
 	[FAKE_GATED]	  = FAKE_ROW("GATED", fake_gated, fake_decode_number, P_POOL | P_SYNC),
 };
@@ -238,8 +245,9 @@ static const struct nfs_proc fake_mount[6] = {
 static const struct nfs_programs fake_programs = {fake_nfs, fake_mount};
 
 /* Writes a call with record mark: the number, then @len bytes at @data (a multiple of four). */
-static inline size_t fake_call_of(uint8_t *dst, size_t room, uint32_t prog, uint32_t vers, uint32_t proc,
-				  uint32_t xid, uint32_t v, const void *data, size_t len)
+static inline size_t fake_call_of(uint8_t *dst, size_t room, uint32_t prog, uint32_t vers,
+				  uint32_t proc, uint32_t xid, uint32_t v, const void *data,
+				  size_t len)
 {
 	struct rpc_call_header h = {
 		.xid = xid,

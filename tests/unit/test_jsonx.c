@@ -46,7 +46,7 @@ static void test_what_is_no_object_is_refused_with_a_reason(void **state)
 		{T("{\"a\":1,}"), "syntax error"},
 		{T("{'a':1}"), "syntax error"},
 		{T("nul"), "syntax error"},
-		{T(" "), "syntax error"},
+		{T(" "), "ends too early"},
 		{T("{\"a\":1,\"a\":2}"), "a key occurs twice"},
 		{T("{\"b\":{\"a\":1,\"\\u0061\":2}}"), "a key occurs twice"},
 		{T("{\"a\":\"\\u0000\"}"), "NUL"},

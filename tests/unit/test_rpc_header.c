@@ -192,7 +192,7 @@ static void test_each_wrong_word_has_its_answer(void **state)
 		{AT_FLAVOR, 7, RPC_REJECT_FLAVOR}, /* AUTH_TLS */
 		{AT_CRED_LEN, 401, RPC_REJECT_CRED},
 		{AT_CRED_LEN, 0xffffffff, RPC_REJECT_CRED},
-		{AT_CRED_LEN, 16, RPC_REJECT_VERF}, /* the rest is then no verifier */
+		{AT_CRED_LEN, 16, RPC_REJECT_CRED}, /* cut inside the credential */
 		{AT_NAME_LEN, 256, RPC_REJECT_CRED},
 		{AT_NAME_LEN, 5, RPC_REJECT_CRED},
 		{AT_NAME_LEN, 0, RPC_REJECT_CRED},

@@ -11,11 +11,13 @@ import subprocess
 import tempfile
 import time
 
+import pytest
+
 from . import mount3, nfs3
 from .rpc import DEADLINE, Conn
 
 EXE = os.environ.get("WORKSPACED") or "build/workspaced"
-READY = re.compile(r"ready http=127\.0\.0\.1:(\d+) nfs=127\.0\.0\.1:(\d+)")
+READY = re.compile(r"ready http=\S+:(\d+) nfs=\S+:(\d+)")
 SANITIZER = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:")
 IS_ROOT = os.geteuid() == 0
 USER = 65534  # an ordinary uid, for the daemon without privilege when the tests run as root
@@ -79,12 +81,9 @@ class Daemon:
         env = {k: v for k, v in os.environ.items() if not k.startswith("WORKSPACE")}
         # The daemon is not dumpable, which the leak checker takes for a fatal error.
         env.setdefault("ASAN_OPTIONS", "detect_leaks=0")
-        env.update(
-            WORKSPACE_DATA_DIR=str(self.data),
-            WORKSPACE_HTTP_PORT=str(self.http_port),
-            WORKSPACE_NFS_PORT=str(self.nfs_port),
-            **self.env,
-        )
+        env["WORKSPACE_DATA_DIR"] = str(self.data)
+        env.update(WORKSPACE_HTTP_PORT=str(self.http_port), WORKSPACE_NFS_PORT=str(self.nfs_port))
+        env.update(self.env)
         who = {} if self.uid is None else dict(user=self.uid, group=self.uid, extra_groups=[])
         with open(self.log, "ab") as log:
             self.log_start = log.tell()
@@ -120,7 +119,7 @@ class Daemon:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-n:]) if self.log.exists() else ""
 
     def check_log(self):
-        m = SANITIZER.search(self.log.read_text(errors="replace"))
+        m = SANITIZER.search(self.log.read_text(errors="replace") if self.log.exists() else "")
         assert m is None, f"sanitizer report:\n{self.tail(120)}"
 
     def stop(self, deadline=DEADLINE):
@@ -157,8 +156,19 @@ class Daemon:
         status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
 
+    def fds(self):
+        """What the main process has open, as /proc tells it."""
+        top, out = f"/proc/{self.pid}/fd", []
+        try:
+            for n in os.listdir(top):
+                with contextlib.suppress(FileNotFoundError):
+                    out.append(os.readlink(f"{top}/{n}"))
+        except PermissionError:  # it is not dumpable, so its own user may not look
+            pytest.skip("needs root to count the daemon's descriptors")
+        return out
+
     def n_fds(self):
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+        return len(self.fds())
 
     # ---- HTTP ----
 
@@ -190,7 +200,7 @@ class Daemon:
         """Rules of one workspace; clients: networks as text, or (network, read_only)."""
         nets = [dict(network=c, read_only=False) if isinstance(c, str) else dict(network=c[0], read_only=c[1])
                 for c in clients]
-        return self.api("PUT", f"/workspaces/{ws}/export", dict(mode=mode, read_only=read_only, networks=nets))
+        return self.api("PUT", f"/workspaces/{ws}/export", dict(mode=mode, read_only=read_only, clients=nets))
 
     # ---- NFS ----
 
@@ -252,6 +262,16 @@ class Workspace:
         for c in self.conns:
             c.close()
         self.conns = []
+
+
+def build_tool(name, where, *flags):
+    """Compiles tests/tools/<name>.c into the folder `where`, which a service user can reach."""
+    if shutil.which("cc") is None:
+        pytest.skip(f"needs a C compiler for tests/tools/{name}.c")
+    out = pathlib.Path(where) / name
+    source = pathlib.Path(__file__).parents[2] / "tools" / f"{name}.c"
+    subprocess.run(["cc", "-O1", "-o", out, source, *flags], check=True)
+    return out
 
 
 def can_mount():
