@@ -32,6 +32,9 @@ int io_write_file_atomic(int dirfd, const char *path, const void *p, size_t n, m
 /* io_mkdir_p() - every missing folder of a trusted @path with @mode; what exists is left as it is. */
 int io_mkdir_p(const char *path, mode_t mode, struct err *err);
 
+/* io_open_dir() - a folder of a trusted path, for reading; links in it are the operator's.  fd or -errno. */
+int io_open_dir(int dirfd, const char *path);
+
 /* io_count_entries() - entries of a trusted folder but "." and "..", or -errno */
 ssize_t io_count_entries(const char *path);
 
