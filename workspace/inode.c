@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The inode cache (see inode.h).  Entries are spread over shards by the hash of their key; a shard is a
- * mutex, a hash table and a clock (second-chance) list.  References are taken from the table under the
- * shard's mutex and given back without it, so eviction, which also holds the mutex, may free an entry when
- * it sees that only the cache's own reference is left.
+ * The inode cache (see inode.h).  Entries are spread over shards by the hash of their key; a shard
+ * is a mutex, a hash table and a clock (second-chance) list.  References are taken from the table
+ * under the shard's mutex and given back without it, so eviction, which also holds the mutex, may
+ * free an entry when it sees that only the cache's own reference is left.
  */
 #include "workspace/inode.h"
 
@@ -28,31 +28,32 @@
 
 struct shard {
 	pthread_mutex_t mutex;
-	struct map map;	       /* struct inode.node */
-	struct list clock;     /* struct inode.clock; the hand is at the head */
-	struct list writers;   /* struct inode.wr_list */
+	struct map map;      /* struct inode.node */
+	struct list clock;   /* struct inode.clock; the hand is at the head */
+	struct list writers; /* struct inode.wr_list */
 	uint64_t hits, misses, evictions;
 };
 
 struct inode_cache {
 	struct inode_cache_options o;
 	struct shard shards[N_SHARDS];
-	size_t n_fds;	    /* atomic: descriptors held */
-	unsigned evict_at;  /* atomic: next shard to take from */
-	unsigned sweep_at;  /* the sweeper's own */
+	size_t n_fds;      /* atomic: descriptors held */
+	unsigned evict_at; /* atomic: next shard to take from */
+	unsigned sweep_at; /* the sweeper's own */
 };
 
 struct inode_sync {
 	pthread_mutex_t mutex;
 	pthread_cond_t done_cond;
 	uint64_t n_asked;     /* tickets given out */
-	uint64_t done;	      /* tickets up to this one are answered */
-	uint64_t failed_upto; /* tickets up to this one met @failed_rc, unless an earlier run answered them */
+	uint64_t done;        /* tickets up to this one are answered */
+	uint64_t failed_upto; /* tickets up to this one met @failed_rc, unless an earlier run
+				 answered them */
 	int failed_rc;
 	bool is_running;
 };
 
-/* ---- keys ------------------------------------------------------------------------------------------ */
+/* ---- keys --------------------------------------------------------------- */
 
 static uint64_t key_hash(const struct inode_key *key)
 {
@@ -71,8 +72,8 @@ static bool key_is_same(const struct inode_key *a, const struct inode_key *b)
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
 
-/* Which file system: its own id where it has one (ext4's uuid), so that a number which the kernel gives out
- * anew at each boot does not matter. */
+/* Which file system: its own id where it has one (ext4's uuid), so that a number which the kernel
+ * gives out anew at each boot does not matter. */
 static uint32_t fs_id(struct workspace *ws)
 {
 	uint32_t id = __atomic_load_n(&ws->fs_id, __ATOMIC_RELAXED);
@@ -93,7 +94,8 @@ struct kernel_handle {
 	uint8_t room[INODE_HANDLE_MAX];
 };
 
-static int kernel_key(struct workspace *ws, int dirfd, const char *name, int flags, struct inode_key *ret)
+static int kernel_key(struct workspace *ws, int dirfd, const char *name, int flags,
+		      struct inode_key *ret)
 {
 	struct kernel_handle kh;
 	int mnt;
@@ -148,9 +150,10 @@ static void birth_key(struct workspace *ws, const struct statx *stx, struct inod
 
 #define KEY_STATX (STATX_TYPE | STATX_INO | STATX_BTIME | STATX_MNT_ID)
 
-/* Key of @name in @dirfd (or of @dirfd itself with AT_EMPTY_PATH); @stx is filled for the birth kind only. */
-static int make_key(struct inode_cache *c, struct workspace *ws, int dirfd, const char *name, int flags,
-		    struct inode_key *ret, struct statx *stx)
+/* Key of @name in @dirfd (or of @dirfd itself with AT_EMPTY_PATH); @stx is filled for the birth
+ * kind only. */
+static int make_key(struct inode_cache *c, struct workspace *ws, int dirfd, const char *name,
+		    int flags, struct inode_key *ret, struct statx *stx)
 {
 	if (c->o.use_kernel_handles)
 		return kernel_key(ws, dirfd, name, flags, ret);
@@ -162,7 +165,7 @@ static int make_key(struct inode_cache *c, struct workspace *ws, int dirfd, cons
 	return 0;
 }
 
-/* ---- life of an entry ------------------------------------------------------------------------------ */
+/* ---- life of an entry --------------------------------------------------- */
 
 static struct shard *shard_of(struct inode_cache *c, uint64_t hash)
 {
@@ -182,7 +185,8 @@ void inode_io_put(struct inode_io *io)
 	free(io);
 }
 
-/* Takes the entry's own reference to a data descriptor; called under the mutex, given back outside it. */
+/* Takes the entry's own reference to a data descriptor; called under the mutex, given back outside
+ * it. */
 static struct inode_io *detach_io(struct inode_cache *c, struct inode_io **slot)
 {
 	struct inode_io *io = *slot;
@@ -335,8 +339,8 @@ static void evict_down(struct inode_cache *c)
 }
 
 /* Make the entry of @key with @path_fd (taken, also on failure), or find that somebody just did. */
-static int insert(struct inode_cache *c, struct workspace *ws, const struct inode_key *key, uint64_t hash,
-		  int path_fd, const struct statx *stx, struct inode **ret)
+static int insert(struct inode_cache *c, struct workspace *ws, const struct inode_key *key,
+		  uint64_t hash, int path_fd, const struct statx *stx, struct inode **ret)
 {
 	struct shard *s = shard_of(c, hash);
 	struct inode *ino, *other;
@@ -387,8 +391,8 @@ static bool is_gone(const struct workspace *ws)
 }
 
 /* From an O_PATH descriptor (taken) to the entry: found, or made. */
-static int adopt(struct inode_cache *c, struct workspace *ws, struct inode *dir, const char *name, int path_fd,
-		 struct inode **ret)
+static int adopt(struct inode_cache *c, struct workspace *ws, struct inode *dir, const char *name,
+		 int path_fd, struct inode **ret)
 {
 	struct inode_key key;
 	struct statx stx;
@@ -415,7 +419,8 @@ static int adopt(struct inode_cache *c, struct workspace *ws, struct inode *dir,
 			return rc;
 	}
 	if (c->o.hints != NULL && dir != NULL && name != NULL)
-		inode_hints_note(c->o.hints, ws, (*ret)->ino, get_u64(key.bytes + 8), dir->ino, name);
+		inode_hints_note(c->o.hints, ws, (*ret)->ino, get_u64(key.bytes + 8), dir->ino,
+				 name);
 	return 0;
 
 fail_close:
@@ -423,7 +428,8 @@ fail_close:
 	return rc;
 }
 
-int inode_adopt(struct inode_cache *c, struct inode *dir, const char *name, int path_fd, struct inode **ret)
+int inode_adopt(struct inode_cache *c, struct inode *dir, const char *name, int path_fd,
+		struct inode **ret)
 {
 	return adopt(c, dir->ws, dir, name, path_fd, ret);
 }
@@ -450,14 +456,16 @@ static int open_key(struct inode_cache *c, struct workspace *ws, const struct in
 			return fcntl(ws->root_fd, F_DUPFD_CLOEXEC, 0);
 		if (c->o.hints == NULL || key->len != 16)
 			return -ESTALE;
-		return inode_hints_open_inode(c->o.hints, ws, get_u64(key->bytes), get_u64(key->bytes + 8));
+		return inode_hints_open_inode(c->o.hints, ws, get_u64(key->bytes),
+					      get_u64(key->bytes + 8));
 	}
 	if (c->o.open_handle == NULL)
 		return -ESTALE;
 	return c->o.open_handle(c->o.arg, key);
 }
 
-int inode_from_key(struct inode_cache *c, const struct inode_key *key, bool may_block, struct inode **ret)
+int inode_from_key(struct inode_cache *c, const struct inode_key *key, bool may_block,
+		   struct inode **ret)
 {
 	uint64_t hash = key_hash(key);
 	struct inode_key found;
@@ -485,7 +493,8 @@ int inode_from_key(struct inode_cache *c, const struct inode_key *key, bool may_
 		workspace_unref(ws);
 		return fd;
 	}
-	/* What was opened must be what the key says: an inode number may have been given out again. */
+	/* What was opened must be what the key says: an inode number may have been given out again.
+	 */
 	rc = make_key(c, ws, fd, "", AT_EMPTY_PATH, &found, &stx);
 	if (rc == 0 && (found.kind != key->kind || !key_is_same(&found, key)))
 		rc = -ESTALE;
@@ -501,7 +510,8 @@ int inode_from_key(struct inode_cache *c, const struct inode_key *key, bool may_
 	return rc == -EXDEV ? -ESTALE : rc;
 }
 
-int inode_lookup(struct inode_cache *c, struct inode *dir, const char *name, bool may_block, struct inode **ret)
+int inode_lookup(struct inode_cache *c, struct inode *dir, const char *name, bool may_block,
+		 struct inode **ret)
 {
 	int fd = path_open(dir->path_fd, name, O_PATH | O_NOFOLLOW, 0, may_block ? 0 : PATH_CACHED);
 
@@ -536,10 +546,10 @@ int inode_key_at(struct inode_cache *c, struct inode *dir, const char *name, str
 	return rc;
 }
 
-/* ---- descriptors for data -------------------------------------------------------------------------- */
+/* ---- descriptors for data ----------------------------------------------- */
 
-/* While one that can write is open the kernel refuses to execute the file: what is executable is opened
- * for each use. */
+/* While one that can write is open the kernel refuses to execute the file: what is executable is
+ * opened for each use. */
 static bool may_keep_writer(int fd)
 {
 	struct stat st;
@@ -552,13 +562,14 @@ static struct inode_io *make_io(int fd)
 	struct inode_io *io = calloc(1, sizeof(*io));
 
 	if (io != NULL)
-		*io = (struct inode_io){ .fd = fd, .refs = 1, .nowait_ok = true };
+		*io = (struct inode_io){.fd = fd, .refs = 1, .nowait_ok = true};
 	return io;
 }
 
 static int open_data(struct inode_cache *c, struct inode *ino, int flags, bool may_block)
 {
-	/* O_NONBLOCK: a lease that somebody took on the file would make open(2) wait until it is broken. */
+	/* O_NONBLOCK: a lease that somebody took on the file would make open(2) wait until it is
+	 * broken. */
 	int fd = path_reopen(ino->path_fd, flags | O_NONBLOCK);
 
 	if (fd == -EAGAIN)
@@ -569,7 +580,8 @@ static int open_data(struct inode_cache *c, struct inode *ino, int flags, bool m
 }
 
 /* Keep @io in the entry too, unless another thread was first. */
-static void install_io(struct inode_cache *c, struct inode *ino, struct inode_io *io, bool is_writer)
+static void install_io(struct inode_cache *c, struct inode *ino, struct inode_io *io,
+		       bool is_writer)
 {
 	struct shard *s = shard_of(c, ino->node.hash);
 	struct inode_io **slot = is_writer ? &ino->wr : &ino->rd;
@@ -587,7 +599,8 @@ static void install_io(struct inode_cache *c, struct inode *ino, struct inode_io
 	pthread_mutex_unlock(&s->mutex);
 }
 
-int inode_io_get(struct inode_cache *c, struct inode *ino, bool for_write, bool may_block, struct inode_io **ret)
+int inode_io_get(struct inode_cache *c, struct inode *ino, bool for_write, bool may_block,
+		 struct inode_io **ret)
 {
 	struct shard *s = shard_of(c, ino->node.hash);
 	struct inode_io *io;
@@ -651,7 +664,7 @@ void inode_io_forget_write(struct inode_cache *c, struct inode *ino)
 		inode_io_put(io);
 }
 
-/* ---- group commit ------------------------------------------------------------------------------------ */
+/* ---- group commit ------------------------------------------------------- */
 
 static struct inode_sync *sync_of(struct inode *ino)
 {
@@ -665,7 +678,8 @@ static struct inode_sync *sync_of(struct inode *ino)
 		return NULL;
 	pthread_mutex_init(&s->mutex, NULL);
 	pthread_cond_init(&s->done_cond, NULL);
-	if (__atomic_compare_exchange_n(&ino->sync, &expected, s, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+	if (__atomic_compare_exchange_n(&ino->sync, &expected, s, false, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE))
 		return s;
 	pthread_mutex_destroy(&s->mutex);
 	pthread_cond_destroy(&s->done_cond);
@@ -679,7 +693,8 @@ static int sync_now(struct inode_cache *c, struct inode *ino)
 	int fd, rc;
 
 	if (S_ISREG(ino->type)) {
-		/* The writer's own descriptor, where there is one, is sure to see an error of its writes. */
+		/* The writer's own descriptor, where there is one, is sure to see an error of its
+		 * writes. */
 		rc = inode_io_get(c, ino, false, true, &io);
 		if (rc < 0)
 			return rc;
@@ -730,7 +745,7 @@ int inode_sync(struct inode_cache *c, struct inode *ino)
 	return rc;
 }
 
-/* ---- upkeep ---------------------------------------------------------------------------------------------- */
+/* ---- upkeep ------------------------------------------------------------- */
 
 static void close_idle_writers(struct inode_cache *c, struct shard *s, uint64_t before_ns)
 {
@@ -741,8 +756,7 @@ static void close_idle_writers(struct inode_cache *c, struct shard *s, uint64_t 
 	do {
 		n = 0;
 		pthread_mutex_lock(&s->mutex);
-		list_for_each_safe(pos, tmp, &s->writers)
-		{
+		list_for_each_safe (pos, tmp, &s->writers) {
 			struct inode *ino = list_entry(pos, struct inode, wr_list);
 
 			if (ino->wr_used_ns > before_ns || n == ARRAY_LEN(drop))
@@ -776,10 +790,11 @@ static bool collect_one(struct map_node *n, void *arg)
 	return true;
 }
 
-/* References to all entries of a shard (of one workspace); 0 when out of memory: the next sweep does it. */
+/* References to all entries of a shard (of one workspace); 0 when out of memory: the next sweep
+ * does it. */
 static size_t collect(struct shard *s, const struct workspace *only, struct inode ***ret)
 {
-	struct collect col = { .only = only };
+	struct collect col = {.only = only};
 
 	*ret = NULL;
 	pthread_mutex_lock(&s->mutex);

@@ -25,7 +25,7 @@
 #define WS_META_KEY_MAX   128  /* bytes */
 #define WS_META_VALUE_MAX 4096 /* bytes: with the others bounds a row to some 270 KiB */
 
-/* ---- one workspace ------------------------------------------------------- */
+/* ---- one workspace ------------------------------------------------------ */
 
 struct ws_pair {
 	char *key, *value; /* owned */
@@ -60,7 +60,7 @@ struct workspace {
 void workspace_ref(struct workspace *ws);   /* any thread */
 void workspace_unref(struct workspace *ws); /* any thread; the last one closes root_fd and frees */
 
-/* ---- the registry -------------------------------------------------------- */
+/* ---- the registry ------------------------------------------------------- */
 
 struct ws_registry;
 struct store;
