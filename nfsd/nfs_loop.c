@@ -13,6 +13,7 @@
 #include "nfsd/nfs_loop.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,8 @@
 #define DRAIN_TICK_MS  10u
 #define SWEEP_MS       500u
 #define WRITER_IDLE_NS (1000 * NSEC_PER_MS) /* see inode_cache_sweep() */
-#define FREE_JOBS_MAX  128u                 /* about 1.5 KiB each */
+#define QUIET_TICKS    5u
+#define FREE_JOBS_MAX  128u /* about 1.5 KiB each */
 
 /* ---- jobs
  * ---------------------------------------------------------------------------------------- */
@@ -237,9 +239,29 @@ static void give_up(struct nfs_loop *l)
 	uv_stop(&l->uv);
 }
 
+/*
+ * Freed memory is kept through a load (see nfsd_start_with()) and given back some seconds after it,
+ * once: walking the heaps takes milliseconds.
+ */
+static void trim_when_quiet(struct nfs_loop *l)
+{
+	unsigned n_loops = __atomic_load_n(&l->d->n_loops, __ATOMIC_ACQUIRE);
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < n_loops; i++)
+		n += __atomic_load_n(&l->d->loops[i]->stats.bytes_in, __ATOMIC_RELAXED);
+	if (n != l->quiet_bytes) {
+		l->quiet_bytes = n;
+		l->n_quiet = 0;
+	} else if (l->n_quiet <= QUIET_TICKS && ++l->n_quiet == QUIET_TICKS) {
+		(void)malloc_trim(0);
+	}
+}
+
 /* Once in a while, by one loop for all. */
 static void tidy(struct nfs_loop *l)
 {
+	trim_when_quiet(l);
 	drc_expire(l->d->drc, l->now_ns);
 	nfs_payloads_trim(l->d->payloads);
 }

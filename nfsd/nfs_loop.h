@@ -47,6 +47,8 @@ struct nfs_loop {
 			   */
 	struct list free_jobs;
 	unsigned n_free_jobs;
+	uint64_t quiet_bytes; /* loop 0: received by the server when it was last looked at */
+	unsigned n_quiet;     /* loop 0: ticks since that number has changed */
 	bool is_draining;
 	bool is_abandoned; /* calls were still running at the deadline: nothing may be freed */
 };
