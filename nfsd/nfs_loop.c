@@ -178,6 +178,7 @@ static void end_if_drained(struct nfs_loop *l)
 }
 
 static void on_tick(uv_timer_t *t);
+static void on_sweep(uv_timer_t *t);
 
 static void start_draining(struct nfs_loop *l)
 {
@@ -276,11 +277,29 @@ static void on_tick(uv_timer_t *t)
 		give_up(l);
 }
 
+/* In a thread of libuv's: closing the last descriptor of a large removed file frees its blocks. */
+static void sweep(uv_work_t *w)
+{
+	struct nfs_loop *l = w->data;
+
+	inode_cache_sweep(l->d->shared.inodes, WRITER_IDLE_NS);
+}
+
+static void swept(uv_work_t *w, int status)
+{
+	struct nfs_loop *l = w->data;
+
+	(void)status;
+	if (!uv_is_closing((uv_handle_t *)&l->sweep))
+		(void)uv_timer_start(&l->sweep, on_sweep, SWEEP_MS, 0);
+}
+
 static void on_sweep(uv_timer_t *t)
 {
 	struct nfs_loop *l = t->data;
 
-	inode_cache_sweep(l->d->shared.inodes, WRITER_IDLE_NS);
+	l->sweep_work.data = l;
+	(void)uv_queue_work(&l->uv, &l->sweep_work, sweep, swept);
 }
 
 /* ---- connections with more to do ----------------------------------------------------------- */
@@ -354,7 +373,7 @@ static int init_handles(struct nfs_loop *l)
 	if (l->index == 0) {
 		(void)uv_timer_init(&l->uv, &l->sweep);
 		if (l->d->shared.inodes != NULL)
-			(void)uv_timer_start(&l->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
+			(void)uv_timer_start(&l->sweep, on_sweep, SWEEP_MS, 0);
 	}
 	return 0;
 }

@@ -35,6 +35,7 @@ struct nfs_loop {
 	uv_async_t wake;
 	uv_timer_t tick;
 	uv_timer_t sweep; /* loop 0 only */
+	uv_work_t sweep_work;
 	uv_idle_t again;  /* active while @ready is not empty */
 	uint8_t *rx;      /* owned; NFS_RX_BYTES */
 	struct nfs_turn turn;
