@@ -434,11 +434,11 @@ static void watch(struct nfs_conn *c)
 static void finish_turn(struct nfs_conn *c)
 {
 	flush(c);
+	count_held(c);
 	if (c->is_closing) {
 		free_if_unused(c);
 		return;
 	}
-	count_held(c);
 	if (c->is_broken || (c->is_ending && c->n_jobs == 0 && c->unsent.n == 0)) {
 		nfs_conn_close(c);
 		return;

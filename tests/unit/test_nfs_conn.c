@@ -509,6 +509,7 @@ static void test_a_client_may_die_while_its_call_runs(void **state)
 	}
 	fake_gate(true);
 	wait_until(STAT(&s, conns_closed) == 20);
+	wait_until(__atomic_load_n(&s.d->held, __ATOMIC_RELAXED) == 0);
 	fd = dial(&s);
 	assert_alive(fd);
 	close(fd);
