@@ -497,6 +497,8 @@ static int daemon_start(struct daemon *d, struct err *err)
 		rc = handle_key(d->caps.data_path, key, err);
 	if (rc >= 0)
 		rc = open_data(d, err);
+	/* From here on files are made for clients, with the modes that they ask for. */
+	(void)umask(0);
 	if (rc >= 0)
 		rc = start_servers(d, key, err);
 	explicit_bzero(key, sizeof(key));

@@ -227,8 +227,8 @@ static bool type_is_json(struct http_request *req)
 
 void router_run(struct http_request *req)
 {
-	bool reads_json =
-		req->method == HTTP_M_POST || req->method == HTTP_M_PUT || req->method == HTTP_M_PATCH;
+	bool reads_json = req->method == HTTP_M_POST || req->method == HTTP_M_PUT ||
+			  req->method == HTTP_M_PATCH;
 
 	if (req->route->flags & R_STREAM) {
 		req->route->run(req); /* may have answered: then the request is gone */

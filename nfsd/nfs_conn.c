@@ -451,6 +451,8 @@ static void finish_turn(struct nfs_conn *c)
 	}
 	if (c->is_ending)
 		drop_stash(c);
+	if (c->rec.buf != NULL && !rpc_record_is_partial(&c->rec))
+		rpc_record_reset(&c->rec); /* idle connections own no buffers */
 	if (c->stash != NULL && may_take_calls(c))
 		nfs_loop_again(c->loop, &c->ready);
 	watch(c);

