@@ -497,6 +497,8 @@ static int daemon_start(struct daemon *d, struct err *err)
 		rc = handle_key(d->caps.data_path, key, err);
 	if (rc >= 0)
 		rc = open_data(d, err);
+	/* From here on files are made for clients, with the modes that they ask for. */
+	(void)umask(0);
 	if (rc >= 0)
 		rc = start_servers(d, key, err);
 	explicit_bzero(key, sizeof(key));
@@ -692,7 +694,8 @@ int main(int argc, char **argv)
 	if (a.help || a.version || a.docs)
 		return finish_stdout();
 
-	(void)umask(077);
+	/* Files get the modes that clients ask for.  What is ours is made with 0600 or 0700 by name. */
+	(void)umask(0);
 	handle_signal(SIGPIPE, SIG_IGN);
 	handle_signal(SIGUSR1, on_debug_signal);
 	code = with_config(&d, &a);

@@ -223,6 +223,26 @@ int io_mkdir_p(const char *path, mode_t mode, struct err *err)
 	return 0;
 }
 
+int io_open_dir(int dirfd, const char *path)
+{
+	int fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+ssize_t io_count_entries(const char *path)
+{
+	auto_closedir DIR *dir = opendir(path);
+	const struct dirent *de;
+	ssize_t n = 0;
+
+	if (dir == NULL)
+		return -errno;
+	while ((de = readdir(dir)) != NULL)
+		n += strcmp(de->d_name, ".") != 0 && strcmp(de->d_name, "..") != 0;
+	return n;
+}
+
 int io_set_nonblock(int fd, bool on)
 {
 	int flags = fcntl(fd, F_GETFL);

@@ -235,66 +235,6 @@ static void answer_export(struct http_request *req, const struct workspace *ws)
 	http_response_json_end(req, 200, &o);
 }
 
-static int take_mode(json_t *body, enum export_mode *ret, struct err *err)
-{
-	const char *text;
-	int rc = jsonx_get_string(body, "mode", 16, &text, err);
-
-	if (rc <= 0)
-		return rc;
-	for (size_t i = 0; i < ARRAY_LEN(mode_names); i++) {
-		if (strcmp(text, mode_names[i]) == 0) {
-			*ret = (enum export_mode)i;
-			return 0;
-		}
-	}
-	return err_set(err, -EINVAL, "'mode' must be \"squash\" or \"match\"");
-}
-
-static int take_client(json_t *client, struct export_net *ret, struct err *err)
-{
-	const char *text;
-	bool read_only = false;
-	int rc;
-
-	if (!json_is_object(client))
-		return err_set(err, -EINVAL, "must be an object");
-	rc = jsonx_get_string(client, "network", EXPORT_NET_TEXT, &text, err);
-	if (rc == 0)
-		return err_set(err, -EINVAL, "'network' is missing");
-	if (rc > 0)
-		rc = export_net_parse(text, ret, err);
-	if (rc < 0)
-		return err_wrap(err, rc, "'network'");
-	rc = jsonx_get_bool(client, "read_only", &read_only, err);
-	if (rc < 0)
-		return rc;
-	ret->read_only = read_only;
-	return 0;
-}
-
-static int take_rules(json_t *body, struct export_rules *ret, struct err *err)
-{
-	json_t *clients;
-	size_t n;
-	int rc = take_mode(body, &ret->mode, err);
-
-	if (rc >= 0)
-		rc = jsonx_get_bool(body, "read_only", &ret->read_only, err);
-	if (rc >= 0)
-		rc = jsonx_get_array(body, "clients", EXPORT_NETS_MAX, &clients, err);
-	if (rc <= 0)
-		return rc;
-	n = json_array_size(clients);
-	for (size_t i = 0; i < n; i++) {
-		rc = take_client(json_array_get(clients, i), &ret->nets[i], err);
-		if (rc < 0)
-			return err_wrap(err, rc, "'clients[%zu]'", i);
-	}
-	ret->n_nets = (unsigned)n;
-	return 0;
-}
-
 /* set_export() - @rules NULL: back to the default */
 static void set_export(struct http_request *req, struct workspace *ws,
 		       const struct export_rules *rules)
@@ -322,7 +262,7 @@ void api_workspaces_export_get(struct http_request *req)
 
 void api_workspaces_export_put(struct http_request *req)
 {
-	struct export_rules rules = {.mode = EXPORT_SQUASH};
+	struct export_rules rules;
 	struct workspace *ws = find(req);
 	auto_json json_t *body = NULL;
 	bool is_default = false;
@@ -338,7 +278,7 @@ void api_workspaces_export_put(struct http_request *req)
 	}
 	rc = jsonx_get_bool(body, "default", &is_default, &err);
 	if (rc >= 0)
-		rc = take_rules(body, &rules, &err);
+		rc = export_rules_from_json(body, &rules, &err);
 	if (rc < 0)
 		http_response_errno(req, rc, &err);
 	else

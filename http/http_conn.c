@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <llhttp.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -212,6 +213,33 @@ static void update_deadline(struct http_conn *c)
 /* ---- closing -----------------------------------------------------------------------------------
  */
 
+#define ID_SHOWN                                                                                   \
+	8 /* characters of an id in the log: an id may be all it takes to mount a workspace */
+
+/* log_path() - the path for the log, escaped; parameters of its route are cut */
+static const char *log_path(char *dst, size_t dst_len, const struct http_request *req)
+{
+	const char *pattern = req->route != NULL ? req->route->pattern : "";
+	char path[512];
+	size_t n = 0;
+
+	if (req->path == NULL)
+		return "-";
+	if (strchr(pattern, '{') == NULL)
+		return log_escape(dst, dst_len, req->path, req->path_len);
+	for (size_t i = 0; *pattern != '\0' && n < sizeof(path) - 1;) {
+		if (*pattern != '{') {
+			path[n++] = *pattern++;
+			continue;
+		}
+		n += (size_t)snprintf(path + n, sizeof(path) - n, "%.*s", ID_SHOWN,
+				      req->params[i] != NULL ? req->params[i] : "");
+		pattern = strchr(pattern, '}') + 1;
+		i++;
+	}
+	return log_escape(dst, dst_len, path, MIN(n, sizeof(path) - 1));
+}
+
 /* log_request() - the access log: never the query, which may hold secrets; @status 0: nobody waited
  */
 static void log_request(const struct http_request *req, int status, uint64_t bytes,
@@ -221,10 +249,9 @@ static void log_request(const struct http_request *req, int status, uint64_t byt
 
 	if (!log_is_on(LOG_INFO, LOG_HTTP))
 		return;
-	log_escape(path, sizeof(path), req->path != NULL ? req->path : "-",
-		   req->path != NULL ? req->path_len : 1);
 	log_info(LOG_HTTP, "request method=%s path=%s status=%d us=%llu bytes=%llu id=%s peer=%s",
-		 req->method_text != NULL ? req->method_text : "-", path, status,
+		 req->method_text != NULL ? req->method_text : "-",
+		 log_path(path, sizeof(path), req), status,
 		 (unsigned long long)(duration_ns / 1000), (unsigned long long)bytes, req->id,
 		 req->conn->peer.text);
 }
@@ -471,6 +498,8 @@ static void take_body(struct http_conn *c, const char *p, size_t n)
 	if (req->route->flags & R_STREAM) {
 		rc = req->hooks.on_body != NULL ? req->hooks.on_body(req, p, n) : 0;
 		c->is_body_paused = rc == -EAGAIN;
+		if (rc < 0 && rc != -EAGAIN && c->req == req)
+			fail(c); /* the handler gave up without an answer */
 		return;
 	}
 	if (n > core->limits.max_json_body - req->body.len) {

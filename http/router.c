@@ -230,12 +230,16 @@ void router_run(struct http_request *req)
 	bool reads_json = req->method == HTTP_M_POST || req->method == HTTP_M_PUT ||
 			  req->method == HTTP_M_PATCH;
 
-	if (reads_json && !(req->route->flags & R_STREAM) && !type_is_json(req)) {
+	if (req->route->flags & R_STREAM) {
+		req->route->run(req); /* may have answered: then the request is gone */
+		return;
+	}
+	if (reads_json && !type_is_json(req)) {
 		http_response_refuse(req, 415, HTTP_CODE_REQUEST,
 				     "Content-Type must be application/json");
 		return;
 	}
 	req->route->run(req);
-	if (req->res.status == 0 && !(req->route->flags & R_STREAM))
+	if (req->res.status == 0)
 		http_response_error(req, HTTP_CODE_INTERNAL, "%s", "no answer was made");
 }

@@ -9,6 +9,14 @@
 #include "nfsd/nfs_procs.h"
 #include "proto/nfs3_bulk.h"
 
+/* What is no regular file is INVAL to READ and WRITE, a directory too (sections 3.3.6, 3.3.7). */
+static int io_errno(ssize_t n)
+{
+	if (n >= 0)
+		return 0;
+	return n == -EISDIR ? -EINVAL : (int)n;
+}
+
 int nfs3_read(struct nfs_call *call, void *args, void *res)
 {
 	READ3args *a = args;
@@ -25,7 +33,7 @@ int nfs3_read(struct nfs_call *call, void *args, void *res)
 		data = nfs_call_payload(call, count);
 		if (data != NULL)
 			n = fileops_read(&t.ops, t.ino, a->offset, data, count, &stx);
-		rc = n < 0 ? (int)n : 0;
+		rc = io_errno(n);
 	}
 	if (rc == 0) {
 		ok->file_attributes.attributes_follow = TRUE;
@@ -48,9 +56,9 @@ static void put_verf(struct nfs_call *call, writeverf3 dst)
 }
 
 /*
- * A flush that failed has lost data which clients hold as "written, not committed": the kernel marks the
- * pages clean and tells the error only once.  With a new verifier every client sends all of it again
- * (section 4.8), to be stored or to be refused where it can still be told.
+ * A flush that failed has lost data which clients hold as "written, not committed": the kernel
+ * marks the pages clean and tells the error only once.  With a new verifier every client sends all
+ * of it again (section 4.8), to be stored or to be refused where it can still be told.
  */
 static void flush_failed(struct nfs_call *call)
 {
@@ -60,7 +68,7 @@ static void flush_failed(struct nfs_call *call)
 int nfs3_write(struct nfs_call *call, void *args, void *res)
 {
 	struct nfs3_write_args *a = args;
-	nfs_fh3 fh = { .data = { .data_len = a->fh_len, .data_val = (char *)a->fh } };
+	nfs_fh3 fh = {.data = {.data_len = a->fh_len, .data_val = (char *)a->fh}};
 	WRITE3res *r = res;
 	WRITE3resok *ok = &r->WRITE3res_u.resok;
 	enum fileops_stable stable = a->stable == UNSTABLE ? FILEOPS_UNSTABLE : FILEOPS_SYNC;
@@ -74,7 +82,7 @@ int nfs3_write(struct nfs_call *call, void *args, void *res)
 		/* taken before the data is written: a restart in between is then seen */
 		put_verf(call, ok->verf);
 		n = fileops_write(&t.ops, t.ino, a->offset, a->data, count, stable);
-		rc = n < 0 ? (int)n : 0;
+		rc = io_errno(n);
 		ok->count = n < 0 ? 0 : (uint32_t)n;
 		ok->committed = stable == FILEOPS_SYNC ? FILE_SYNC : UNSTABLE;
 		if (rc == -EIO && stable == FILEOPS_SYNC)
@@ -94,7 +102,8 @@ int nfs3_commit(struct nfs_call *call, void *args, void *res)
 	struct nfs_target t;
 	int rc = nfs_enter(call, &a->file, false, &t);
 
-	/* The whole file, whatever the range: a client that commits a part commits the rest soon. */
+	/* The whole file, whatever the range: a client that commits a part commits the rest soon.
+	 */
 	if (rc == 0) {
 		put_verf(call, ok->verf);
 		rc = S_ISREG(t.ino->type) ? fileops_commit(&t.ops, t.ino) : -EINVAL;

@@ -30,8 +30,9 @@
 #define UNSENT_MAX     (4u << 20) /* bytes: a few of the largest replies */
 #define JOBS_MAX       64u        /* calls of one connection in pools, or parked */
 #define JOBS_BYTES_MAX (8u << 20) /* bytes that these hold */
-#define HELD_MAX       (256u << 20) /* bytes of all connections: beyond, those that hold anything wait \
-				     */
+#define HELD_MAX                                                                                   \
+	(256u << 20) /* bytes of all connections: beyond, those that hold anything wait            \
+		      */
 #define POOL_REPLY_GUESS (64u << 10) /* bytes: payload of a call that goes to a pool unseen */
 #define TURN_NS          (2 * NSEC_PER_MS)
 #define BIG_REST         (64u << 10) /* bytes missing of a record from which it is received alone */
@@ -192,6 +193,8 @@ static void answer(struct nfs_conn *c, struct nfs_job *job)
 		nfs_stats_call(&l->stats, job->row, now_ns - job->begin_ns, job->is_failed);
 	else
 		nfs_stats_add(&l->stats.rejected, 1);
+	if (job->is_replay)
+		nfs_stats_add(&l->stats.drc_replays, 1);
 	nfs_trace(job, now_ns - job->begin_ns);
 	if (!c->is_closing) {
 		nfs_turn_add(&l->turn, job);
@@ -448,6 +451,8 @@ static void finish_turn(struct nfs_conn *c)
 	}
 	if (c->is_ending)
 		drop_stash(c);
+	if (c->rec.buf != NULL && !rpc_record_is_partial(&c->rec))
+		rpc_record_reset(&c->rec); /* idle connections own no buffers */
 	if (c->stash != NULL && may_take_calls(c))
 		nfs_loop_again(c->loop, &c->ready);
 	watch(c);

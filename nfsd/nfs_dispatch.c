@@ -313,6 +313,7 @@ static bool begin_once(const struct nfs_dispatch *d, struct nfs_job *job, enum n
 		return true;
 	case DRC_REPLAY:
 		job->reply = job->heap;
+		job->is_replay = true;
 		note_status(job);
 		*ret_step = NFS_STEP_REPLY;
 		return false;

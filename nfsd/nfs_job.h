@@ -47,6 +47,7 @@ struct nfs_job {
 	bool has_status;
 	bool is_failed; /* not accepted, or a status other than OK */
 	bool is_pooled;
+	bool is_replay; /* the stored reply of an earlier run */
 
 	void *args, *res; /* in @storage */
 	uint8_t small[NFS_JOB_SMALL];

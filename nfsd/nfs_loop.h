@@ -35,6 +35,7 @@ struct nfs_loop {
 	uv_async_t wake;
 	uv_timer_t tick;
 	uv_timer_t sweep; /* loop 0 only */
+	uv_work_t sweep_work;
 	uv_idle_t again;  /* active while @ready is not empty */
 	uint8_t *rx;      /* owned; NFS_RX_BYTES */
 	struct nfs_turn turn;
@@ -46,6 +47,8 @@ struct nfs_loop {
 			   */
 	struct list free_jobs;
 	unsigned n_free_jobs;
+	uint64_t quiet_bytes; /* loop 0: received by the server when it was last looked at */
+	unsigned n_quiet;     /* loop 0: ticks since that number has changed */
 	bool is_draining;
 	bool is_abandoned; /* calls were still running at the deadline: nothing may be freed */
 };

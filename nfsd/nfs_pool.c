@@ -29,10 +29,12 @@ struct nfs_pool {
 	struct nfs_pool_options o; /* immutable */
 	pthread_mutex_t mutex;
 	pthread_cond_t work;
+	pthread_cond_t ended; /* by CLOCK_MONOTONIC: a thread ended */
 	struct list ready; /* protected by mutex, as all below: sources with a job that may start */
 	unsigned n_queued;
 	unsigned n_idle;
 	unsigned n_threads;
+	unsigned n_ended;
 	bool is_stopping;
 	pthread_t *threads; /* owned; max_threads of them */
 };
@@ -106,6 +108,8 @@ static void *thread_main(void *arg)
 		p->o.done(finished);
 		pthread_mutex_lock(&p->mutex);
 	}
+	p->n_ended++;
+	pthread_cond_signal(&p->ended);
 	pthread_mutex_unlock(&p->mutex);
 	return NULL;
 }
@@ -131,9 +135,19 @@ static int start_thread(struct nfs_pool *p)
 	return 0;
 }
 
+static void free_pool(struct nfs_pool *p)
+{
+	pthread_cond_destroy(&p->ended);
+	pthread_cond_destroy(&p->work);
+	pthread_mutex_destroy(&p->mutex);
+	free(p->threads);
+	free(p);
+}
+
 int nfs_pool_new(const struct nfs_pool_options *o, struct nfs_pool **ret, struct err *err)
 {
 	struct nfs_pool *p = calloc(1, sizeof(*p));
+	pthread_condattr_t attr;
 	int rc;
 
 	assert(o->max_threads > 0 && o->max_per_source > 0);
@@ -147,15 +161,16 @@ int nfs_pool_new(const struct nfs_pool_options *o, struct nfs_pool **ret, struct
 	p->o = *o;
 	pthread_mutex_init(&p->mutex, NULL);
 	pthread_cond_init(&p->work, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&p->ended, &attr);
+	pthread_condattr_destroy(&attr);
 	list_init(&p->ready);
 	pthread_mutex_lock(&p->mutex);
 	rc = start_thread(p);
 	pthread_mutex_unlock(&p->mutex);
 	if (rc < 0) {
-		pthread_cond_destroy(&p->work);
-		pthread_mutex_destroy(&p->mutex);
-		free(p->threads);
-		free(p);
+		free_pool(p);
 		return err_set(err, rc, "start a thread: %s", strerror(-rc));
 	}
 	*ret = p;
@@ -191,34 +206,36 @@ unsigned nfs_pool_queued(struct nfs_pool *p)
 	return n;
 }
 
-/* pthread_clockjoin_np() takes the clock that the deadline is of. */
-static bool join_until(pthread_t t, uint64_t deadline_ns)
+/* True when all threads are about to return. */
+static bool wait_for_threads(struct nfs_pool *p, uint64_t deadline_ns)
 {
-	struct timespec ts = {
+	struct timespec until = {
 		.tv_sec = (time_t)(deadline_ns / NSEC_PER_SEC),
 		.tv_nsec = (long)(deadline_ns % NSEC_PER_SEC),
 	};
+	bool all;
+	int rc = 0;
 
-	return pthread_clockjoin_np(t, NULL, CLOCK_MONOTONIC, &ts) == 0;
+	pthread_mutex_lock(&p->mutex);
+	p->is_stopping = true;
+	pthread_cond_broadcast(&p->work);
+	while (p->n_ended < p->n_threads && rc == 0)
+		rc = pthread_cond_timedwait(&p->ended, &p->mutex, &until);
+	all = p->n_ended == p->n_threads;
+	pthread_mutex_unlock(&p->mutex);
+	return all;
 }
 
 bool nfs_pool_stop(struct nfs_pool *p, uint64_t deadline_ns)
 {
 	if (p == NULL)
 		return true;
-	pthread_mutex_lock(&p->mutex);
-	p->is_stopping = true;
-	pthread_cond_broadcast(&p->work);
-	pthread_mutex_unlock(&p->mutex);
-	for (unsigned i = 0; i < p->n_threads; i++) {
-		if (!join_until(p->threads[i], deadline_ns)) {
-			log_warn(LOG_NFS, "pool=%s has a call that does not end", p->o.name);
-			return false;
-		}
+	if (!wait_for_threads(p, deadline_ns)) {
+		log_warn(LOG_NFS, "pool=%s has a call that does not end", p->o.name);
+		return false;
 	}
-	pthread_cond_destroy(&p->work);
-	pthread_mutex_destroy(&p->mutex);
-	free(p->threads);
-	free(p);
+	for (unsigned i = 0; i < p->n_threads; i++)
+		pthread_join(p->threads[i], NULL);
+	free_pool(p);
 	return true;
 }

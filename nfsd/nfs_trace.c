@@ -27,6 +27,13 @@ static const char *outcome(const struct nfs_job *job)
 	return job->is_failed ? "REFUSED" : "OK";
 }
 
+static const char *where(const struct nfs_job *job)
+{
+	if (job->is_replay)
+		return "replay";
+	return job->is_pooled ? "pool" : "inline";
+}
+
 void nfs_trace_write(const struct nfs_job *job, uint64_t duration_ns)
 {
 	char proc[40], peer[PEER_TEXT];
@@ -37,5 +44,5 @@ void nfs_trace_write(const struct nfs_job *job, uint64_t duration_ns)
 		  "%s xid=%08x peer=%s ws=%016" PRIx64 " ino=%" PRIu64 " status=%s payload=%zu"
 		  " us=%" PRIu64 " %s",
 		  proc, job->rpc.xid, peer, job->call.trace_ws, job->call.trace_ino, outcome(job),
-		  job->call.payload_len, duration_ns / 1000, job->is_pooled ? "pool" : "inline");
+		  job->call.payload_len, duration_ns / 1000, where(job));
 }

@@ -23,13 +23,17 @@ if [ -n "${WORKSPACE_API_KEY:-}" ]; then
 fi
 
 api() { # METHOD PATH [JSON]
-	curl -sS --fail-with-body --max-time 30 "${authorization[@]}" -X "$1" "http://$http/api/v1$2" ${3:+-d "$3"}
+	curl -sS --fail-with-body --max-time 30 "${authorization[@]}" -X "$1" "http://$http/api/v1$2" ${3:+--json "$3"}
 }
 
 demo_id() {
-	local id
-	id=$(api GET /workspaces | jq -r '[.workspaces[] | select(.name == "demo") | .id][0] // empty')
-	[ -n "$id" ] || id=$(api POST /workspaces '{"name":"demo"}' | jq -r .id)
+	local list id
+	list=$(api GET /workspaces) || return
+	id=$(jq -r '[.workspaces[] | select(.name == "demo") | .id][0] // empty' <<<"$list") || return
+	if [ -z "$id" ]; then
+		list=$(api POST /workspaces '{"name":"demo"}') || return
+		id=$(jq -er .id <<<"$list") || return
+	fi
 	echo "$id"
 }
 
@@ -46,7 +50,7 @@ print_lines() {
 
 		Ask it:
 		    curl -s$key_hint http://$http/api/v1/workspaces
-		    curl -s$key_hint -X POST http://$http/api/v1/workspaces -d '{"name":"another"}'
+		    curl -s$key_hint http://$http/api/v1/workspaces --json '{"name":"another"}'
 
 		Files:    $WORKSPACE_DATA_DIR/workspaces/$id/files
 		Docs:     README.md, docs/nfs.md, docs/configuration.md
@@ -71,7 +75,7 @@ while IFS= read -r line <&3; do
 	if [ -z "$is_ready" ] && [[ $line =~ ready\ http=([^ ]+)\ nfs=([^ ]+) ]]; then
 		is_ready=1
 		http=${BASH_REMATCH[1]} nfs=${BASH_REMATCH[2]}
-		if id=$(demo_id) && [ -n "$id" ]; then
+		if id=$(demo_id); then
 			print_lines "$id"
 		else
 			echo "run.sh: the workspace 'demo' could not be made; see the lines above" >&2

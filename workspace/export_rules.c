@@ -201,10 +201,10 @@ static int net_from_json(json_t *item, struct export_net *ret, struct err *err)
 	if (text == NULL) {
 		if (!json_is_object(item))
 			return err_set(err, -EINVAL,
-				       "'networks' must hold texts or objects with 'network'");
+				       "'clients' must hold texts or objects with 'network'");
 		rc = jsonx_get_string(item, "network", WORD_MAX - 1, &text, err);
 		if (rc == 0)
-			return err_set(err, -EINVAL, "'network' is missing in 'networks'");
+			return err_set(err, -EINVAL, "'network' is missing in 'clients'");
 		if (rc > 0)
 			rc = jsonx_get_bool(item, "read_only", &read_only, err);
 		if (rc < 0)
@@ -245,7 +245,7 @@ int export_rules_from_json(json_t *o, struct export_rules *ret, struct err *err)
 	if (rc >= 0)
 		rc = jsonx_get_bool(o, "read_only", &r.read_only, err);
 	if (rc >= 0)
-		rc = jsonx_get_array(o, "networks", EXPORT_NETS_MAX, &list, err);
+		rc = jsonx_get_array(o, "clients", EXPORT_NETS_MAX, &list, err);
 	if (rc > 0)
 		rc = nets_from_json(list, &r, err);
 	if (rc < 0)
@@ -273,7 +273,7 @@ json_t *export_rules_to_json(const struct export_rules *r)
 		}
 	}
 	return json_pack("{s:s, s:b, s:o}", "mode", mode_names[r->mode], "read_only", r->read_only,
-			 "networks", list);
+			 "clients", list);
 }
 
 /* ---- asked about an address ---------------------------------------------- */

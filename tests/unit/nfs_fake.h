@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Small procedures in place of the real ones, for tests of the transport: each does one thing that the
- * transport must cope with.  Arguments are one number, and for some a run of bytes behind it.
+ * Small procedures in place of the real ones, for tests of the transport: each does one thing that
+ * the transport must cope with.  Arguments are one number, and for some a run of bytes behind it.
  */
 #ifndef TESTS_UNIT_NFS_FAKE_H
 #define TESTS_UNIT_NFS_FAKE_H
@@ -19,11 +19,11 @@
 
 enum fake_proc {
 	FAKE_NULL = 0,
-	FAKE_ECHO = 1,	     /* answers its number, inline */
-	FAKE_WAITS = 3,	     /* -EAGAIN inline, then as ECHO from a pool */
-	FAKE_READ = 6,	     /* as many bytes of payload as its number says, inline */
-	FAKE_WRITE = 7,	     /* sum of the bytes behind the number; an odd number goes to a pool */
-	FAKE_ONCE = 8,	     /* replay-protected: answers how often it has run */
+	FAKE_ECHO = 1,       /* answers its number, inline */
+	FAKE_WAITS = 3,      /* -EAGAIN inline, then as ECHO from a pool */
+	FAKE_READ = 6,       /* as many bytes of payload as its number says, inline */
+	FAKE_WRITE = 7,      /* sum of the bytes behind the number; an odd number goes to a pool */
+	FAKE_ONCE = 8,       /* replay-protected: answers how often it has run */
 	FAKE_GATED_ONCE = 9, /* the same in a pool, when the gate is open */
 	FAKE_STATUS = 10,    /* answers its number as status */
 	FAKE_BROKEN = 11,    /* fails without a result */
@@ -245,8 +245,9 @@ static const struct nfs_proc fake_mount[6] = {
 static const struct nfs_programs fake_programs = {fake_nfs, fake_mount};
 
 /* Writes a call with record mark: the number, then @len bytes at @data (a multiple of four). */
-static inline size_t fake_call_of(uint8_t *dst, size_t room, uint32_t prog, uint32_t vers, uint32_t proc,
-				  uint32_t xid, uint32_t v, const void *data, size_t len)
+static inline size_t fake_call_of(uint8_t *dst, size_t room, uint32_t prog, uint32_t vers,
+				  uint32_t proc, uint32_t xid, uint32_t v, const void *data,
+				  size_t len)
 {
 	struct rpc_call_header h = {
 		.xid = xid,

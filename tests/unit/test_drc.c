@@ -140,7 +140,7 @@ static void test_repeats_of_a_running_call_wait_up_to_a_limit(void **state)
 		assert_int_equal(v, i < DRC_MAX_PARKED ? DRC_PARKED : DRC_DROP);
 	}
 	finish(&f, first, "reply", 3);
-	list_for_each(pos, &f.waiters)
+	list_for_each (pos, &f.waiters)
 		n++;
 	assert_int_equal(n, DRC_MAX_PARKED);
 	assert_replay(&f, &k, "reply");
@@ -263,7 +263,8 @@ int main(void)
 		cmocka_unit_test(test_oldest_done_goes_first_and_running_ones_stay),
 		cmocka_unit_test(test_full_of_running_calls_runs_without_it),
 		cmocka_unit_test(test_bytes_are_bounded),
-		cmocka_unit_test(test_a_repeat_seen_before_the_end_by_another_clock_reading_is_a_repeat),
+		cmocka_unit_test(
+			test_a_repeat_seen_before_the_end_by_another_clock_reading_is_a_repeat),
 		cmocka_unit_test(test_old_replies_go),
 	};
 

@@ -9,7 +9,7 @@
 
 #include "base/cleanup.h"
 #include "proto/jsonx.h"
-#include "unit.h"
+#include "tests/unit/unit.h"
 
 static struct in6_addr addr(const char *text)
 {
@@ -219,7 +219,7 @@ static void test_json_may_leave_out_and_shorten(void **state)
 	assert_int_equal(from_json("{}", &r, NULL), 0);
 	assert_int_equal(r.mode, EXPORT_SQUASH);
 	assert_int_equal(r.n_nets, 0);
-	assert_int_equal(from_json("{\"networks\":[\"10.0.0.0/8\",{\"network\":\"*\","
+	assert_int_equal(from_json("{\"clients\":[\"10.0.0.0/8\",{\"network\":\"*\","
 				   "\"read_only\":true}]}",
 				   &r, NULL),
 			 0);
@@ -234,11 +234,11 @@ static void test_json_that_is_wrong_is_refused(void **state)
 		"{\"mode\":\"none\"}",
 		"{\"mode\":1}",
 		"{\"read_only\":\"yes\"}",
-		"{\"networks\":\"10.0.0.0/8\"}",
-		"{\"networks\":[7]}",
-		"{\"networks\":[{}]}",
-		"{\"networks\":[{\"network\":\"10.0.0.1/8\"}]}",
-		"{\"networks\":[{\"network\":\"*\",\"read_only\":1}]}",
+		"{\"clients\":\"10.0.0.0/8\"}",
+		"{\"clients\":[7]}",
+		"{\"clients\":[{}]}",
+		"{\"clients\":[{\"network\":\"10.0.0.1/8\"}]}",
+		"{\"clients\":[{\"network\":\"*\",\"read_only\":1}]}",
 	};
 
 	(void)state;

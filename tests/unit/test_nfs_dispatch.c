@@ -39,8 +39,8 @@ static enum nfs_step begin(struct fixture *f)
 {
 	nfs_job_reset(&f->d, f->job);
 	f->job->call.peer = &f->peer;
-	return nfs_dispatch_begin(&f->d, f->job, f->call + 4, f->call_len - 4, f->room, sizeof(f->room),
-				  &f->waiters);
+	return nfs_dispatch_begin(&f->d, f->job, f->call + 4, f->call_len - 4, f->room,
+				  sizeof(f->room), &f->waiters);
 }
 
 static void make_call(struct fixture *f, uint32_t prog, uint32_t vers, uint32_t proc, uint32_t v)
@@ -58,7 +58,8 @@ static uint32_t word(const struct fixture *f, size_t i)
 static void assert_accepted(const struct fixture *f, uint32_t stat, size_t result_len)
 {
 	assert_int_equal(f->job->reply_len, 28 + result_len);
-	assert_int_equal(word(f, 0), 0x80000000u | (f->job->reply_len - 4 + f->job->call.payload_len));
+	assert_int_equal(word(f, 0),
+			 0x80000000u | (f->job->reply_len - 4 + f->job->call.payload_len));
 	assert_int_equal(word(f, 1), XID);
 	assert_int_equal(word(f, 2), 1);
 	assert_int_equal(word(f, 3), 0);
@@ -251,10 +252,12 @@ static void test_what_would_wait_runs_again_from_its_own_record(void **state)
 	uint32_t sum;
 
 	setup(&f);
-	f.call_len = fake_call_of(f.call, sizeof(f.call), RPC_PROG_NFS, 3, FAKE_WRITE, XID, 2, data, 16);
+	f.call_len =
+		fake_call_of(f.call, sizeof(f.call), RPC_PROG_NFS, 3, FAKE_WRITE, XID, 2, data, 16);
 	assert_int_equal(begin(&f), NFS_STEP_REPLY);
 	sum = word(&f, 8);
-	f.call_len = fake_call_of(f.call, sizeof(f.call), RPC_PROG_NFS, 3, FAKE_WRITE, XID, 1, data, 16);
+	f.call_len =
+		fake_call_of(f.call, sizeof(f.call), RPC_PROG_NFS, 3, FAKE_WRITE, XID, 1, data, 16);
 	assert_int_equal(begin(&f), NFS_STEP_POOL);
 	assert_int_equal(nfs_dispatch_keep(f.job, f.call + 4, f.call_len - 4, NULL), 0);
 	memset(f.call, 0xee, sizeof(f.call)); /* the loop's buffer is used again */

@@ -20,6 +20,8 @@ EXE = os.environ.get("WORKSPACED") or "build/workspaced"
 READY = re.compile(r"ready http=\S+:(\d+) nfs=\S+:(\d+)")
 SANITIZER = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:")
 IS_ROOT = os.geteuid() == 0
+# Memory and descriptors of a sanitizer build say nothing.
+IS_SANITIZED = os.path.exists(EXE) and re.search(rb"__[at]san_init", pathlib.Path(EXE).read_bytes()) is not None
 USER = 65534  # an ordinary uid, for the daemon without privilege when the tests run as root
 STRANGER = 12345  # a uid that is nobody's
 
@@ -68,7 +70,7 @@ class Daemon:
         self.data, self.log = self.base / "data", self.base / "daemon.log"
         self.env, self.launcher = dict(env), list(launcher)
         self.exe = pathlib.Path(EXE).resolve()
-        self.is_sanitized = b"__asan_init" in self.exe.read_bytes()  # its memory says nothing then
+        self.is_sanitized = IS_SANITIZED
         self.proc, self.http_port, self.nfs_port = None, 0, 0
         if self.uid is not None:  # the build directory may be closed to that user
             self.exe = pathlib.Path(shutil.copy(self.exe, self.base / "workspaced"))
@@ -200,7 +202,7 @@ class Daemon:
         """Rules of one workspace; clients: networks as text, or (network, read_only)."""
         nets = [dict(network=c, read_only=False) if isinstance(c, str) else dict(network=c[0], read_only=c[1])
                 for c in clients]
-        return self.api("PUT", f"/workspaces/{ws}/export", dict(mode=mode, read_only=read_only, networks=nets))
+        return self.api("PUT", f"/workspaces/{ws}/export", dict(mode=mode, read_only=read_only, clients=nets))
 
     # ---- NFS ----
 
