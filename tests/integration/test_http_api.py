@@ -5,6 +5,7 @@ import datetime
 import http.client
 import json
 import re
+import resource
 import shutil
 import socket
 import threading
@@ -17,6 +18,15 @@ from lib.daemon import DEADLINE, IS_ROOT, STRANGER, as_uid, poll
 API = "/api/v1"
 HOST = b"Host: 127.0.0.1\r\n"
 FORGED = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.fixture(autouse=True)
+def many_descriptors():
+    """The tests that hold a thousand connections need as many descriptors of their own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.fixture(scope="module")
