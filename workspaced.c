@@ -32,6 +32,7 @@
 #include "http/http_server.h"
 #include "nfsd/fh.h"
 #include "nfsd/nfsd.h"
+#include "workspace/events.h"
 #include "workspace/inode.h"
 #include "workspace/inode_hints.h"
 #include "workspace/store.h"
@@ -554,6 +555,7 @@ static void daemon_stop(struct daemon *d)
 		_exit(d->exit_code);
 	}
 	stop_loop(d);
+	events_shutdown();
 	inode_cache_free(d->inodes);
 	if (d->hints != NULL)
 		inode_hints_close(d->hints);

@@ -20,4 +20,7 @@ void api_workspaces_export_get(struct http_request *req);
 void api_workspaces_export_put(struct http_request *req);
 void api_workspaces_export_delete(struct http_request *req);
 
+/* api_events.c */
+void api_events(struct http_request *req);
+
 #endif

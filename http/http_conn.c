@@ -585,11 +585,18 @@ void http_conn_feed(struct http_conn *c, const char *p, size_t n)
 	uncork(c);
 }
 
+static void tell_eof(struct http_conn *c)
+{
+	if (c->req != NULL && !c->req->in_pool && c->req->hooks.on_eof != NULL)
+		c->req->hooks.on_eof(c->req);
+}
+
 void http_conn_eof(struct http_conn *c)
 {
 	if (!cork(c))
 		return;
 	c->is_eof = true;
+	tell_eof(c);
 	uncork(c);
 }
 
@@ -622,6 +629,7 @@ void http_conn_drain(struct http_conn *c)
 {
 	if (!cork(c))
 		return;
+	tell_eof(c);
 	if (c->state == CONN_HEAD && c->in.len == 0) {
 		c->state = CONN_ENDING;
 		arm(c, HTTP_DL_NONE);

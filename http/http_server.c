@@ -406,6 +406,7 @@ int http_server_start(uv_loop_t *loop, const struct http_server_options *o,
 	if (rc < 0)
 		goto fail_free;
 	s->core.run_in_pool = run_in_pool;
+	s->core.loop = loop;
 	rc = open_listener(s, err);
 	if (rc < 0)
 		goto fail_core;

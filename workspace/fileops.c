@@ -138,6 +138,7 @@ static int set_rest(const struct fileops *f, struct inode *ino, const struct fil
 int fileops_setattr(const struct fileops *f, struct inode *ino, const struct fileops_attr *a,
 		    const struct timespec *guard_ctime)
 {
+	auto_event_op struct event_op op = event_op_begin(ino->ws, f->door);
 	struct statx now;
 	struct stall stall;
 	int rc = fileops_stat(f, ino, &now);
@@ -156,6 +157,10 @@ int fileops_setattr(const struct fileops *f, struct inode *ino, const struct fil
 		rc = set_size(f, ino, &now, a->size);
 	if (rc == 0)
 		rc = set_rest(f, ino, a);
+	if (rc == 0 && (a->set & SET_SIZE) != 0)
+		event_op_inode(&op, EVENT_MODIFIED, ino->path_fd, ino->type);
+	if (rc == 0 && (a->set & ~(unsigned)SET_SIZE) != 0)
+		event_op_inode(&op, EVENT_ATTRIBUTES, ino->path_fd, ino->type);
 	stall_end(&stall);
 	return rc;
 }
@@ -267,6 +272,7 @@ static ssize_t write_all(struct inode_io *io, const uint8_t *data, size_t len, u
 ssize_t fileops_write(const struct fileops *f, struct inode *ino, uint64_t offset, const void *data,
 		      size_t len, enum fileops_stable stable)
 {
+	auto_event_op struct event_op op = event_op_begin(ino->ws, f->door);
 	struct inode_io *io;
 	struct stall stall;
 	ssize_t n;
@@ -287,6 +293,9 @@ ssize_t fileops_write(const struct fileops *f, struct inode *ino, uint64_t offse
 	n = write_all(io, data, len, offset);
 	inode_io_put(io);
 	stall_end(&stall);
+	if (n > 0)
+		event_op_inode(&op, EVENT_MODIFIED, ino->path_fd, ino->type);
+	event_op_end(&op); /* what follows may take long */
 	if (n >= 0 && stable == FILEOPS_SYNC) {
 		rc = inode_sync(f->inodes, ino);
 		if (rc < 0)

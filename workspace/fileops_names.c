@@ -92,6 +92,7 @@ static int finish_create(const struct fileops *f, struct inode *dir, const char 
 		return 0;
 	all.acts_as_owner = true; /* whoever may create may say what it is to look like */
 	all.may_block = true;     /* the object is there: this cannot be begun again */
+	all.door = DOOR_NONE;     /* it is told as a creation */
 	rc = fileops_setattr(&all, ino, &rest, NULL);
 	if (rc < 0) {
 		(void)unlinkat(dir->path_fd, name, is_dir ? AT_REMOVEDIR : 0);
@@ -189,6 +190,7 @@ static int create_file(const struct fileops *f, struct inode *dir, const char *n
 		       enum fileops_create_how how, const struct fileops_attr *a,
 		       const uint8_t verf[8], struct inode **ret)
 {
+	auto_event_op struct event_op op = event_op_begin(dir->ws, f->door);
 	/* A file made exclusively has no attributes yet: private until the client sets them. */
 	mode_t mode = how == CREATE_EXCLUSIVE    ? 0600
 		      : (a->set & SET_MODE) != 0 ? a->mode & 07777
@@ -209,8 +211,10 @@ static int create_file(const struct fileops *f, struct inode *dir, const char *n
 			(void)close(fd);
 			return rc;
 		}
+		event_op_name(&op, EVENT_CREATED, dir->path_fd, name);
 		return adopt_created(f, dir, name, fd, ret);
 	}
+	event_op_name(&op, EVENT_CREATED, dir->path_fd, name);
 	rc = adopt_created(f, dir, name, fd, ret);
 	if (rc < 0)
 		return rc;
@@ -298,12 +302,15 @@ int fileops_mkdir(const struct fileops *f, struct inode *dir, const char *name,
 		  const struct fileops_attr *a, struct inode **ret)
 {
 	mode_t mode = (a->set & SET_MODE) != 0 ? a->mode & 07777 : 0755;
+	auto_event_op struct event_op op = event_op_begin(dir->ws, f->door);
 	struct stall stall;
 	int rc = begin_make(f, dir, a, &stall);
 
 	if (rc < 0)
 		return rc;
 	rc = made(mkdirat(dir->path_fd, name, mode & 01777));
+	if (rc == 0)
+		event_op_name(&op, EVENT_CREATED, dir->path_fd, name);
 	if (rc == 0)
 		rc = finish_made(f, dir, name, a, (mode & 06000) == 0 ? SET_MODE : 0, true, ret);
 	stall_end(&stall);
@@ -313,12 +320,15 @@ int fileops_mkdir(const struct fileops *f, struct inode *dir, const char *name,
 int fileops_symlink(const struct fileops *f, struct inode *dir, const char *name,
 		    const char *target, const struct fileops_attr *a, struct inode **ret)
 {
+	auto_event_op struct event_op op = event_op_begin(dir->ws, f->door);
 	struct stall stall;
 	int rc = begin_make(f, dir, a, &stall);
 
 	if (rc < 0)
 		return rc;
 	rc = made(symlinkat(target, dir->path_fd, name));
+	if (rc == 0)
+		event_op_name(&op, EVENT_CREATED, dir->path_fd, name);
 	if (rc == 0)
 		rc = finish_made(f, dir, name, a, SET_MODE, false, ret); /* links have no mode */
 	stall_end(&stall);
@@ -329,6 +339,7 @@ int fileops_mknod(const struct fileops *f, struct inode *dir, const char *name, 
 		  const struct fileops_attr *a, struct inode **ret)
 {
 	mode_t mode = (a->set & SET_MODE) != 0 ? a->mode & 07777 : 0644;
+	auto_event_op struct event_op op = event_op_begin(dir->ws, f->door);
 	struct stall stall;
 	int rc;
 
@@ -338,6 +349,8 @@ int fileops_mknod(const struct fileops *f, struct inode *dir, const char *name, 
 	if (rc < 0)
 		return rc;
 	rc = made(mknodat(dir->path_fd, name, type | (mode & 0777), 0));
+	if (rc == 0)
+		event_op_name(&op, EVENT_CREATED, dir->path_fd, name);
 	if (rc == 0)
 		rc = finish_made(f, dir, name, a, (mode & 07000) == 0 ? SET_MODE : 0, false, ret);
 	stall_end(&stall);
@@ -376,6 +389,7 @@ static void victim_is_gone(const struct fileops *f, const struct victim *v)
 
 static int remove_name(const struct fileops *f, struct inode *dir, const char *name, int flags)
 {
+	auto_event_op struct event_op op = event_op_begin(dir->ws, f->door);
 	struct victim v;
 	struct stall stall;
 	int rc = begin_change(f, dir, &stall);
@@ -386,10 +400,13 @@ static int remove_name(const struct fileops *f, struct inode *dir, const char *n
 		rc = look_at_victim(f, dir, name, &v);
 	if (rc < 0)
 		return rc;
+	event_op_look(&op, dir->path_fd, name);
 	if (unlinkat(dir->path_fd, name, flags) < 0)
 		rc = -errno;
 	else
 		victim_is_gone(f, &v);
+	if (rc == 0)
+		event_op_name(&op, EVENT_REMOVED, dir->path_fd, name);
 	stall_end(&stall);
 	return rc == -EBUSY ? -EXDEV : rc; /* a mount point of the server */
 }
@@ -409,6 +426,7 @@ int fileops_rmdir(const struct fileops *f, struct inode *dir, const char *name)
 int fileops_rename(const struct fileops *f, struct inode *from_dir, const char *from,
 		   struct inode *to_dir, const char *to)
 {
+	auto_event_op struct event_op op = event_op_begin(from_dir->ws, f->door);
 	struct victim v;
 	struct stall stall;
 	int rc;
@@ -430,6 +448,8 @@ int fileops_rename(const struct fileops *f, struct inode *from_dir, const char *
 		rc = -errno;
 	else
 		victim_is_gone(f, &v);
+	if (rc == 0)
+		event_op_rename(&op, from_dir->path_fd, from, to_dir->path_fd, to);
 	stall_end(&stall);
 	if (rc == -EISDIR || rc == -ENOTDIR)
 		return -EEXIST; /* a directory onto another kind of thing, or the reverse */
@@ -440,6 +460,7 @@ int fileops_rename(const struct fileops *f, struct inode *from_dir, const char *
 
 int fileops_link(const struct fileops *f, struct inode *ino, struct inode *dir, const char *name)
 {
+	auto_event_op struct event_op op = event_op_begin(dir->ws, f->door);
 	char proc[PATH_PROC_LEN];
 	struct stall stall;
 	int rc;
@@ -456,6 +477,8 @@ int fileops_link(const struct fileops *f, struct inode *ino, struct inode *dir, 
 	if (linkat(AT_FDCWD, path_proc(proc, ino->path_fd), dir->path_fd, name, AT_SYMLINK_FOLLOW) <
 	    0)
 		rc = errno == ENOENT ? -ESTALE : -errno; /* file or directory has been removed */
+	if (rc == 0)
+		event_op_name(&op, EVENT_CREATED, dir->path_fd, name);
 	stall_end(&stall);
 	return rc;
 }

@@ -31,6 +31,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "proto/jsonx.h"
+#include "workspace/events.h"
 #include "workspace/path.h"
 #include "workspace/store.h"
 #include "workspace/ws_id.h"
@@ -67,6 +68,7 @@ static uint64_t be64_at(const uint8_t *p)
 
 static void workspace_free(struct workspace *ws)
 {
+	events_free(ws->events);
 	if (ws->root_fd >= 0)
 		(void)close(ws->root_fd);
 	ws_meta_free(ws->metadata, ws->n_metadata);
@@ -705,6 +707,7 @@ static int delete_found(struct ws_registry *r, struct workspace *ws, struct err 
 		return rc;
 	if (!registry_take_out(r, ws))
 		return err_set(err, -ENOENT, "it is being deleted already");
+	events_workspace_gone(ws);
 	if (r->o.on_gone != NULL)
 		r->o.on_gone(r->o.arg, ws);
 	rc = remove_folder_and_row(r, ws->id, err);
