@@ -694,7 +694,8 @@ int main(int argc, char **argv)
 	if (a.help || a.version || a.docs)
 		return finish_stdout();
 
-	/* Files get the modes that clients ask for.  What is ours is made with 0600 or 0700 by name. */
+	/* Files get the modes that clients ask for.  What is ours is made with 0600 or 0700 by
+	 * name. */
 	(void)umask(0);
 	handle_signal(SIGPIPE, SIG_IGN);
 	handle_signal(SIGUSR1, on_debug_signal);
