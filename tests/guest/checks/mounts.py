@@ -153,8 +153,9 @@ def a_read_only_export(d):
             assert not os.access(m / "f", os.W_OK)
         finally:
             host("set_export", {})
-        (m / "f").write_text("y")
-        equal(host("read", "f"), "y", "once it may be written again")
+        (m / "new").write_text("y")
+        equal(host("read", "new"), "y", "once it may be written again")
+    host("remove", "new")
     host("remove", "f")
 
 
