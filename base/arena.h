@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that dies together: what one HTTP request or one RPC needs.  Allocation is a pointer bump in
- * chunks; arena_reset() keeps the first chunk for the next request.  One thread at a time.
+ * Memory that dies together: what one HTTP request or one RPC needs.  Allocation is a pointer bump
+ * in chunks; arena_reset() keeps the first chunk for the next request.  One thread at a time.
  */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
@@ -17,8 +17,9 @@ struct arena {
 
 #define ARENA_MAX_DEFAULT (16u << 20)
 
-void *arena_alloc(struct arena *a, size_t n);	/* 16-byte aligned, not cleared; NULL when out of memory */
-void *arena_zalloc(struct arena *a, size_t n);	/* cleared */
+void *arena_alloc(struct arena *a,
+		  size_t n); /* 16-byte aligned, not cleared; NULL when out of memory */
+void *arena_zalloc(struct arena *a, size_t n);                 /* cleared */
 char *arena_strndup(struct arena *a, const char *s, size_t n); /* NUL-terminated */
 char *arena_strdup(struct arena *a, const char *s);
 char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

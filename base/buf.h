@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A growing byte buffer with a maximum: running into it is -EMSGSIZE, never an endless allocation. */
+/* A growing byte buffer with a maximum: running into it is -EMSGSIZE, never an endless allocation.
+ */
 #ifndef BASE_BUF_H
 #define BASE_BUF_H
 
@@ -22,8 +23,8 @@ int buf_puts(struct buf *b, const char *s);
 int buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 void buf_consume(struct buf *b, size_t n); /* drop @n <= len bytes from the front */
-void buf_reset(struct buf *b);		   /* len = 0, memory kept */
-void buf_free(struct buf *b);		   /* memory freed; may be used again */
+void buf_reset(struct buf *b);             /* len = 0, memory kept */
+void buf_free(struct buf *b);              /* memory freed; may be used again */
 
 /* buf_cstr() - the bytes with a NUL behind them (not counted in len), or NULL when out of memory */
 const char *buf_cstr(struct buf *b);

@@ -50,7 +50,7 @@ static inline int take_fd(int *fd)
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #undef MIN /* <sys/param.h>, which <rpc/rpc.h> includes, has both too */
 #undef MAX
-#define MIN(a, b)    ((a) < (b) ? (a) : (b))
-#define MAX(a, b)    ((a) > (b) ? (a) : (b))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 #endif

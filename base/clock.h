@@ -12,7 +12,8 @@
 uint64_t clock_mono_ns(void); /* CLOCK_MONOTONIC: for deadlines and durations */
 uint64_t clock_real_ns(void); /* CLOCK_REALTIME: for what people read; may step */
 
-/* clock_rfc3339() - "2026-01-16T08:45:01.123456+00:00" of a CLOCK_REALTIME value; @dst >= 40 bytes. */
+/* clock_rfc3339() - "2026-01-16T08:45:01.123456+00:00" of a CLOCK_REALTIME value; @dst >= 40 bytes.
+ */
 #define CLOCK_RFC3339_LEN 40
 char *clock_rfc3339(char *dst, size_t dst_len, uint64_t real_ns);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Errors with a sentence.  Functions that can fail return 0 or more on success and -E... on failure;
- * those whose failure a person may read take a `struct err *err` as their last parameter.  It is
- * owned by the caller, needs no allocation, and may be NULL when nobody will read it.
+ * Errors with a sentence.  Functions that can fail return 0 or more on success and -E... on
+ * failure; those whose failure a person may read take a `struct err *err` as their last parameter.
+ * It is owned by the caller, needs no allocation, and may be NULL when nobody will read it.
  */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 
 struct err {
-	int code;	/* negative errno */
-	char msg[232];	/* one sentence a user may read; no secrets, no host paths */
+	int code;       /* negative errno */
+	char msg[232];  /* one sentence a user may read; no secrets, no host paths */
 	const char *at; /* "file:line" where it was first set; static storage */
 };
 
@@ -37,6 +37,6 @@ int err_wrap_(struct err *err, int code, const char *at, const char *fmt, ...)
 
 #define ERR_STR2_(x) #x
 #define ERR_STR_(x)  ERR_STR2_(x)
-#define ERR_AT_	     __FILE__ ":" ERR_STR_(__LINE__)
+#define ERR_AT_      __FILE__ ":" ERR_STR_(__LINE__)
 
 #endif

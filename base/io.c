@@ -223,6 +223,13 @@ int io_mkdir_p(const char *path, mode_t mode, struct err *err)
 	return 0;
 }
 
+int io_open_dir(int dirfd, const char *path)
+{
+	int fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
 ssize_t io_count_entries(const char *path)
 {
 	auto_closedir DIR *dir = opendir(path);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One line per event on stderr: `time level topic message key=value ...`, or one JSON object per line.
- * What came from a client is escaped, so that it can never forge a second line or a key.
- * A topic's debug lines are off until asked for (`WORKSPACE_LOG=debug,nfs`, SIGUSR1).
+ * One line per event on stderr: `time level topic message key=value ...`, or one JSON object per
+ * line. What came from a client is escaped, so that it can never forge a second line or a key. A
+ * topic's debug lines are off until asked for (`WORKSPACE_LOG=debug,nfs`, SIGUSR1).
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
@@ -36,7 +36,8 @@ static inline bool log_is_on(enum log_level level, enum log_topic topic)
 }
 
 /**
- * log_configure() - set level, topics and format from text such as "info", "debug,nfs,http", "warn,json"
+ * log_configure() - set level, topics and format from text such as "info", "debug,nfs,http",
+ * "warn,json"
  *
  * "debug" without topics turns every topic but rpc on; a topic name alone turns its debug lines on.
  * Any thread, meant for start-up.  Return: 0 or -EINVAL with the words that are allowed in @err.

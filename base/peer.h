@@ -21,10 +21,10 @@ char *peer_format(char *dst, size_t dst_len, const struct in6_addr *addr, in_por
  * peer_local_uid() - uid that owns the other end of a loopback TCP connection
  * @sock:	our end, connected
  *
- * Asks the kernel by sock_diag(7) for the socket whose addresses are ours reversed.  Takes some tens of
- * microseconds and does not wait for others; any thread.  A process may connect and hand the socket on:
- * the uid is that of the creator.  Unix sockets: SO_PEERCRED.
- * Return: 0, -ENOENT (no such socket here: the peer is in another network namespace or gone), -errno.
+ * Asks the kernel by sock_diag(7) for the socket whose addresses are ours reversed.  Takes some
+ * tens of microseconds and does not wait for others; any thread.  A process may connect and hand
+ * the socket on: the uid is that of the creator.  Unix sockets: SO_PEERCRED. Return: 0, -ENOENT (no
+ * such socket here: the peer is in another network namespace or gone), -errno.
  */
 int peer_local_uid(int sock, uid_t *ret);
 

@@ -6,7 +6,8 @@
 #include "base/err.h"
 
 /* seccomp_rules_main() - filter of the main process, for all its threads; needs no_new_privs.
- * What it does not know answers ENOSYS; execve, ptrace, mount, setns, bpf, keys, modules and the like EPERM. */
+ * What it does not know answers ENOSYS; execve, ptrace, mount, setns, bpf, keys, modules and the
+ * like EPERM. */
 int seccomp_rules_main(struct err *err);
 /* seccomp_rules_broker() - filter of the broker */
 int seccomp_rules_broker(struct err *err);

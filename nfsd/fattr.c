@@ -28,8 +28,9 @@ ftype3 fattr_type(mode_t mode)
 
 static nfstime3 time_from(const struct statx_timestamp *t)
 {
-	/* 32 unsigned bits on the wire: times before 1970 and after 2106 wrap, as in every NFSv3 server */
-	return (nfstime3){ .seconds = (uint32_t)t->tv_sec, .nseconds = t->tv_nsec };
+	/* 32 unsigned bits on the wire: times before 1970 and after 2106 wrap, as in every NFSv3
+	 * server */
+	return (nfstime3){.seconds = (uint32_t)t->tv_sec, .nseconds = t->tv_nsec};
 }
 
 void fattr_from_statx(const struct workspace *ws, const struct statx *stx, fattr3 *ret)
@@ -50,8 +51,8 @@ void fattr_from_statx(const struct workspace *ws, const struct statx *stx, fattr
 	ret->ctime = time_from(&stx->stx_ctime);
 }
 
-static int time_to(time_how how, const nfstime3 *t, unsigned value_bit, unsigned now_bit, unsigned *set,
-		   struct timespec *ret)
+static int time_to(time_how how, const nfstime3 *t, unsigned value_bit, unsigned now_bit,
+		   unsigned *set, struct timespec *ret)
 {
 	if (how == SET_TO_SERVER_TIME)
 		*set |= now_bit;
@@ -84,9 +85,9 @@ int fattr_to_fileops(const sattr3 *a, struct fileops_attr *ret)
 		ret->set |= SET_SIZE;
 		ret->size = a->size.set_size3_u.size;
 	}
-	if (time_to(a->atime.set_it, &a->atime.set_atime_u.atime, SET_ATIME, SET_ATIME_NOW, &ret->set,
-		    &ret->atime) < 0)
+	if (time_to(a->atime.set_it, &a->atime.set_atime_u.atime, SET_ATIME, SET_ATIME_NOW,
+		    &ret->set, &ret->atime) < 0)
 		return -EINVAL;
-	return time_to(a->mtime.set_it, &a->mtime.set_mtime_u.mtime, SET_MTIME, SET_MTIME_NOW, &ret->set,
-		       &ret->mtime);
+	return time_to(a->mtime.set_it, &a->mtime.set_mtime_u.mtime, SET_MTIME, SET_MTIME_NOW,
+		       &ret->set, &ret->mtime);
 }

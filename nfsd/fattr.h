@@ -12,7 +12,8 @@
 /* fattr_from_statx() - with the owner that the workspace shows */
 void fattr_from_statx(const struct workspace *ws, const struct statx *stx, fattr3 *ret);
 
-/* fattr_to_fileops() - attributes that a client wants set; -EINVAL for nanoseconds beyond 999,999,999 */
+/* fattr_to_fileops() - attributes that a client wants set; -EINVAL for nanoseconds beyond
+ * 999,999,999 */
 int fattr_to_fileops(const sattr3 *a, struct fileops_attr *ret);
 
 ftype3 fattr_type(mode_t mode);

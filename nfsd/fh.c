@@ -10,7 +10,8 @@
 #define FH_VERSION   1
 #define FH_KIND_ROOT 0
 
-_Static_assert(FH_HEAD_LEN + INODE_HANDLE_MAX + FH_MAC_LEN <= NFS3_FHSIZE, "the longest handle must fit");
+_Static_assert(FH_HEAD_LEN + INODE_HANDLE_MAX + FH_MAC_LEN <= NFS3_FHSIZE,
+	       "the longest handle must fit");
 _Static_assert(crypto_shorthash_siphashx24_BYTES == FH_MAC_LEN, "MAC length");
 
 struct fh_codec {
@@ -26,9 +27,10 @@ int fh_codec_new(const uint8_t key[FH_KEY_LEN], struct ws_registry *registry, st
 	if (c == NULL)
 		return -ENOMEM;
 	c->registry = registry;
-	/* The stored key may serve other purposes later: each has a key of its own derived from it. */
-	crypto_generichash(c->mac_key, sizeof(c->mac_key), (const uint8_t *)context, sizeof(context), key,
-			   FH_KEY_LEN);
+	/* The stored key may serve other purposes later: each has a key of its own derived from it.
+	 */
+	crypto_generichash(c->mac_key, sizeof(c->mac_key), (const uint8_t *)context,
+			   sizeof(context), key, FH_KEY_LEN);
 	*ret = c;
 	return 0;
 }
@@ -74,7 +76,8 @@ static size_t finish(const struct fh_codec *c, uint8_t *dst, size_t n, const uin
 	return n + FH_MAC_LEN;
 }
 
-size_t fh_encode(const struct fh_codec *c, const struct workspace *ws, const struct inode_key *key, uint8_t *dst)
+size_t fh_encode(const struct fh_codec *c, const struct workspace *ws, const struct inode_key *key,
+		 uint8_t *dst)
 {
 	dst[0] = FH_VERSION;
 	dst[1] = key->kind;
@@ -113,8 +116,8 @@ int fh_decode(const struct fh_codec *c, const uint8_t *p, size_t n, struct inode
 		return -EBADMSG;
 	if (p[1] != FH_KIND_ROOT) {
 		ws = ws_find_key(c->registry, get_be(p + 4, 8));
-		/* Without its uuid the MAC cannot be checked: a handle of a workspace that is gone and one that
-		 * was made up look the same. */
+		/* Without its uuid the MAC cannot be checked: a handle of a workspace that is gone
+		 * and one that was made up look the same. */
 		if (ws == NULL)
 			return -ESTALE;
 	}

@@ -26,18 +26,22 @@
 #define FH_KEY_LEN  32 /* bytes of keys/handle.key */
 
 struct fh_codec;
-int fh_codec_new(const uint8_t key[FH_KEY_LEN], struct ws_registry *registry, struct fh_codec **ret);
+int fh_codec_new(const uint8_t key[FH_KEY_LEN], struct ws_registry *registry,
+		 struct fh_codec **ret);
 void fh_codec_free(struct fh_codec *c);
 
-/* fh_encode() - handle of an inode key of @ws; @dst >= NFS3_FHSIZE bytes.  Return: bytes written. */
-size_t fh_encode(const struct fh_codec *c, const struct workspace *ws, const struct inode_key *key, uint8_t *dst);
+/* fh_encode() - handle of an inode key of @ws; @dst >= NFS3_FHSIZE bytes.  Return: bytes written.
+ */
+size_t fh_encode(const struct fh_codec *c, const struct workspace *ws, const struct inode_key *key,
+		 uint8_t *dst);
 size_t fh_encode_root(const struct fh_codec *c, uint8_t *dst); /* "/" */
 
 /**
  * fh_decode() - check a handle from the wire
  *
- * Return: 1 for "/", 0 for an inode of *@ret_ws (owned reference; may be gone), -EBADMSG when the bytes
- * are no handle of ours (NFS3ERR_BADHANDLE), -ESTALE when its workspace does not exist any more.
+ * Return: 1 for "/", 0 for an inode of *@ret_ws (owned reference; may be gone), -EBADMSG when the
+ * bytes are no handle of ours (NFS3ERR_BADHANDLE), -ESTALE when its workspace does not exist any
+ * more.
  */
 int fh_decode(const struct fh_codec *c, const uint8_t *p, size_t n, struct inode_key *ret_key,
 	      struct workspace **ret_ws);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * MOUNT version 3 (RFC 1813 appendix I): from "/ID" or "/ID/sub" to a file handle.  The handle alone is no
- * permission: the export rules are asked again on every NFS call.
+ * MOUNT version 3 (RFC 1813 appendix I): from "/ID" or "/ID/sub" to a file handle.  The handle
+ * alone is no permission: the export rules are asked again on every NFS call.
  *
  * What DUMP and EXPORT tell is only what concerns the client that asks.
  */
@@ -32,7 +32,7 @@ static int mount3_null(struct nfs_call *call, void *args, void *res)
 	return 0;
 }
 
-/* ---- MNT ------------------------------------------------------------------------------------------------ */
+/* ---- MNT ---------------------------------------------------------------- */
 
 /* "/ID/sub/dir" in parts; slashes may be doubled.  False: the path has no first component ("/"). */
 static bool split_path(const char *path, char id[WS_ID_LEN + 1], const char **ret_sub)
@@ -54,7 +54,8 @@ static bool split_path(const char *path, char id[WS_ID_LEN + 1], const char **re
 	return true;
 }
 
-static int mount_sub(struct nfs_call *call, struct workspace *ws, const char *sub, struct inode **ret)
+static int mount_sub(struct nfs_call *call, struct workspace *ws, const char *sub,
+		     struct inode **ret)
 {
 	const struct nfsd_shared *sh = nfsd_shared(call->nfsd);
 	struct inode *root;
@@ -108,7 +109,7 @@ static int mount_path(struct nfs_call *call, const char *path, fhandle3 *ret)
 
 static int mount3_mnt(struct nfs_call *call, void *args, void *res)
 {
-	static int flavors[] = { RPC_AUTH_SYS, RPC_AUTH_NONE };
+	static int flavors[] = {RPC_AUTH_SYS, RPC_AUTH_NONE};
 	dirpath *a = args;
 	mountres3 *r = res;
 	mountres3_ok *ok = &r->mountres3_u.mountinfo;
@@ -127,7 +128,8 @@ static int mount3_mnt(struct nfs_call *call, void *args, void *res)
 	if (rc == 0) {
 		ok->auth_flavors.auth_flavors_len = ARRAY_LEN(flavors);
 		ok->auth_flavors.auth_flavors_val = flavors;
-		mount_table_add(nfsd_shared(call->nfsd)->mounts, &call->peer->addr, path, a->dirpath_len);
+		mount_table_add(nfsd_shared(call->nfsd)->mounts, &call->peer->addr, path,
+				a->dirpath_len);
 	}
 	r->fhs_status = status_mount(rc);
 	return 0;
@@ -138,7 +140,8 @@ static int mount3_umnt(struct nfs_call *call, void *args, void *res)
 	dirpath *a = args;
 
 	(void)res;
-	mount_table_remove(nfsd_shared(call->nfsd)->mounts, &call->peer->addr, a->dirpath_val, a->dirpath_len);
+	mount_table_remove(nfsd_shared(call->nfsd)->mounts, &call->peer->addr, a->dirpath_val,
+			   a->dirpath_len);
 	return 0;
 }
 
@@ -150,7 +153,7 @@ static int mount3_umntall(struct nfs_call *call, void *args, void *res)
 	return 0;
 }
 
-/* ---- DUMP and EXPORT: linked lists in the payload memory ------------------------------------------------- */
+/* ---- DUMP and EXPORT: linked lists in the payload memory ---------------- */
 
 struct list_room {
 	uint8_t *at, *end;
@@ -210,7 +213,7 @@ static const char *host_text(const struct in6_addr *addr, char dst[INET6_ADDRSTR
 
 static int mount3_dump(struct nfs_call *call, void *args, void *res)
 {
-	struct dump_walk w = { .tail = res };
+	struct dump_walk w = {.tail = res};
 	char *host;
 
 	(void)args;
@@ -227,7 +230,8 @@ static int mount3_dump(struct nfs_call *call, void *args, void *res)
 	return 0;
 }
 
-static groups export_groups(struct nfs_call *call, const struct workspace *ws, struct list_room *room)
+static groups export_groups(struct nfs_call *call, const struct workspace *ws,
+			    struct list_room *room)
 {
 	const struct export_rules *rules = ws_exports(nfsd_shared(call->nfsd)->registry, ws);
 	char text[EXPORT_NET_TEXT];
@@ -284,7 +288,7 @@ static int mount3_export(struct nfs_call *call, void *args, void *res)
 	return 0;
 }
 
-#define XDR_FN(fn) (bool_t(*)(XDR *, void *))fn
+#define XDR_FN(fn) (bool_t(*)(XDR *, void *)) fn
 
 /* clang-format off */
 const struct nfs_proc mount3_procs[6] = {

@@ -55,20 +55,22 @@ static bool is_of(const struct mount_entry *e, const struct in6_addr *addr)
 	return memcmp(&e->addr, addr, sizeof(*addr)) == 0;
 }
 
-static void remove_locked(struct mount_table *m, const struct in6_addr *addr, const char *path, size_t len)
+static void remove_locked(struct mount_table *m, const struct in6_addr *addr, const char *path,
+			  size_t len)
 {
 	struct list *pos, *tmp;
 
-	list_for_each_safe(pos, tmp, &m->entries)
-	{
+	list_for_each_safe (pos, tmp, &m->entries) {
 		struct mount_entry *e = list_entry(pos, struct mount_entry, link);
 
-		if (is_of(e, addr) && (path == NULL || (e->len == len && memcmp(e->path, path, len) == 0)))
+		if (is_of(e, addr) &&
+		    (path == NULL || (e->len == len && memcmp(e->path, path, len) == 0)))
 			drop(m, e);
 	}
 }
 
-void mount_table_add(struct mount_table *m, const struct in6_addr *addr, const char *path, size_t len)
+void mount_table_add(struct mount_table *m, const struct in6_addr *addr, const char *path,
+		     size_t len)
 {
 	struct mount_entry *e = malloc(sizeof(*e) + len);
 
@@ -86,7 +88,8 @@ void mount_table_add(struct mount_table *m, const struct in6_addr *addr, const c
 	pthread_mutex_unlock(&m->mutex);
 }
 
-void mount_table_remove(struct mount_table *m, const struct in6_addr *addr, const char *path, size_t len)
+void mount_table_remove(struct mount_table *m, const struct in6_addr *addr, const char *path,
+			size_t len)
 {
 	pthread_mutex_lock(&m->mutex);
 	remove_locked(m, addr, path, len);
@@ -104,8 +107,7 @@ void mount_table_each(struct mount_table *m, const struct in6_addr *addr,
 	struct list *pos;
 
 	pthread_mutex_lock(&m->mutex);
-	list_for_each(pos, &m->entries)
-	{
+	list_for_each (pos, &m->entries) {
 		struct mount_entry *e = list_entry(pos, struct mount_entry, link);
 
 		if (is_of(e, addr) && !fn(arg, e->path, e->len))

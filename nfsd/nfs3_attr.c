@@ -95,7 +95,8 @@ int nfs3_access(struct nfs_call *call, void *args, void *res)
 		rc = fileops_stat(&t.ops, t.ino, &stx);
 		if (rc == 0) {
 			ok->obj_attributes.attributes_follow = TRUE;
-			fattr_from_statx(t.ino->ws, &stx, &ok->obj_attributes.post_op_attr_u.attributes);
+			fattr_from_statx(t.ino->ws, &stx,
+					 &ok->obj_attributes.post_op_attr_u.attributes);
 			rights = fileops_rights(&t.ops, &stx);
 			if ((a->access & (ACCESS3_MODIFY | ACCESS3_EXTEND | ACCESS3_DELETE)) != 0 &&
 			    is_read_only(call, t.ino->ws))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* READDIR and READDIRPLUS (RFC 1813 sections 3.3.16, 3.3.17).  Cookies are the file system's own; the
- * cookie verifier is not needed for them and is always 0. */
+/* READDIR and READDIRPLUS (RFC 1813 sections 3.3.16, 3.3.17).  Cookies are the file system's own;
+ * the cookie verifier is not needed for them and is always 0. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -37,8 +37,8 @@ struct plus {
 	size_t fh_len;
 };
 
-static void plus_of_inode(struct dir_walk *w, const struct workspace *ws, const struct inode_key *key,
-			  const struct statx *stx, struct plus *p)
+static void plus_of_inode(struct dir_walk *w, const struct workspace *ws,
+			  const struct inode_key *key, const struct statx *stx, struct plus *p)
 {
 	fattr_from_statx(ws, stx, &p->attr);
 	p->has_attr = true;
@@ -53,10 +53,12 @@ static void look_at(struct dir_walk *w, const struct fileops_dirent *e, struct p
 
 	if (e->name[0] == '.' && e->name_len <= 2 && (e->name_len == 1 || e->name[1] == '.'))
 		return; /* "." and "..": clients know the first and look the second up */
-	/* The handle first: when the name is replaced in between, the number is not the listed one. */
+	/* The handle first: when the name is replaced in between, the number is not the listed one.
+	 */
 	if (inode_key_at(w->t->ops.inodes, dir, e->name, &key) < 0)
 		return;
-	if (statx(dir->path_fd, e->name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, FILEOPS_STATX, &stx) < 0)
+	if (statx(dir->path_fd, e->name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, FILEOPS_STATX,
+		  &stx) < 0)
 		return;
 	if (stx.stx_ino == e->ino)
 		plus_of_inode(w, dir->ws, &key, &stx, p);
@@ -78,7 +80,7 @@ static void look_at_workspace(struct dir_walk *w, const struct fileops_dirent *e
 static bool add_plus(struct dir_walk *w, const struct fileops_dirent *e)
 {
 	size_t plain = nfs3_dirent_size(e->name_len);
-	struct plus p = { 0 };
+	struct plus p = {0};
 
 	if (w->list.n_entries > 0 && w->dirbytes + plain > w->dircount)
 		return false;
@@ -86,8 +88,9 @@ static bool add_plus(struct dir_walk *w, const struct fileops_dirent *e)
 		look_at_workspace(w, e, &p);
 	else if (w->may_stat)
 		look_at(w, e, &p);
-	if (!nfs3_dirlist_add_plus(&w->list, e->ino, e->name, e->name_len, e->cookie, p.has_attr ? &p.attr : NULL,
-				   p.fh_len > 0 ? p.fh : NULL, p.fh_len))
+	if (!nfs3_dirlist_add_plus(&w->list, e->ino, e->name, e->name_len, e->cookie,
+				   p.has_attr ? &p.attr : NULL, p.fh_len > 0 ? p.fh : NULL,
+				   p.fh_len))
 		return false;
 	w->dirbytes += plain;
 	return true;
@@ -98,7 +101,8 @@ static bool add_entry(void *arg, const struct fileops_dirent *e)
 	struct dir_walk *w = arg;
 	bool ok;
 
-	ok = w->is_plus ? add_plus(w, e) : nfs3_dirlist_add(&w->list, e->ino, e->name, e->name_len, e->cookie);
+	ok = w->is_plus ? add_plus(w, e)
+			: nfs3_dirlist_add(&w->list, e->ino, e->name, e->name_len, e->cookie);
 	w->is_full = !ok;
 	return ok;
 }
@@ -125,7 +129,8 @@ static int list_entries(struct dir_walk *w, uint64_t cookie, uint32_t limit)
 	if (rc < 0)
 		return rc;
 	if (w->is_full && w->list.n_entries == 0)
-		return -EMSGSIZE; /* TOOSMALL: an empty page that is not the end would loop for ever */
+		return -EMSGSIZE; /* TOOSMALL: an empty page that is not the end would loop for ever
+				   */
 	w->call->payload_len = nfs3_dirlist_finish(&w->list, eof);
 	return 0;
 }
@@ -156,7 +161,7 @@ int nfs3_readdir(struct nfs_call *call, void *args, void *res)
 	READDIR3args *a = args;
 	READDIR3res *r = res;
 	struct nfs_target t;
-	struct dir_walk w = { .call = call, .t = &t };
+	struct dir_walk w = {.call = call, .t = &t};
 	/* both forms of the result begin with the directory's attributes */
 	post_op_attr *attr = &r->READDIR3res_u.resok.dir_attributes;
 	int rc = nfs_enter(call, &a->dir, true, &t);
@@ -175,7 +180,7 @@ int nfs3_readdirplus(struct nfs_call *call, void *args, void *res)
 	READDIRPLUS3args *a = args;
 	READDIRPLUS3res *r = res;
 	struct nfs_target t;
-	struct dir_walk w = { .call = call, .t = &t, .is_plus = true, .dircount = a->dircount };
+	struct dir_walk w = {.call = call, .t = &t, .is_plus = true, .dircount = a->dircount};
 	post_op_attr *attr = &r->READDIRPLUS3res_u.resok.dir_attributes;
 	int rc = nfs_enter(call, &a->dir, true, &t);
 

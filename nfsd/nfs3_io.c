@@ -56,9 +56,9 @@ static void put_verf(struct nfs_call *call, writeverf3 dst)
 }
 
 /*
- * A flush that failed has lost data which clients hold as "written, not committed": the kernel marks the
- * pages clean and tells the error only once.  With a new verifier every client sends all of it again
- * (section 4.8), to be stored or to be refused where it can still be told.
+ * A flush that failed has lost data which clients hold as "written, not committed": the kernel
+ * marks the pages clean and tells the error only once.  With a new verifier every client sends all
+ * of it again (section 4.8), to be stored or to be refused where it can still be told.
  */
 static void flush_failed(struct nfs_call *call)
 {
@@ -68,7 +68,7 @@ static void flush_failed(struct nfs_call *call)
 int nfs3_write(struct nfs_call *call, void *args, void *res)
 {
 	struct nfs3_write_args *a = args;
-	nfs_fh3 fh = { .data = { .data_len = a->fh_len, .data_val = (char *)a->fh } };
+	nfs_fh3 fh = {.data = {.data_len = a->fh_len, .data_val = (char *)a->fh}};
 	WRITE3res *r = res;
 	WRITE3resok *ok = &r->WRITE3res_u.resok;
 	enum fileops_stable stable = a->stable == UNSTABLE ? FILEOPS_UNSTABLE : FILEOPS_SYNC;
@@ -102,7 +102,8 @@ int nfs3_commit(struct nfs_call *call, void *args, void *res)
 	struct nfs_target t;
 	int rc = nfs_enter(call, &a->file, false, &t);
 
-	/* The whole file, whatever the range: a client that commits a part commits the rest soon. */
+	/* The whole file, whatever the range: a client that commits a part commits the rest soon.
+	 */
 	if (rc == 0) {
 		put_verf(call, ok->verf);
 		rc = S_ISREG(t.ino->type) ? fileops_commit(&t.ops, t.ino) : -EINVAL;

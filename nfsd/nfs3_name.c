@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* LOOKUP and everything that makes, moves or removes names (RFC 1813 sections 3.3.3, 3.3.5, 3.3.8-3.3.15). */
+/* LOOKUP and everything that makes, moves or removes names (RFC 1813
+ * sections 3.3.3, 3.3.5, 3.3.8-3.3.15). */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -19,12 +20,13 @@ static void put_inode(struct nfs_call *call, struct inode *ino)
 
 static int lookup_in_root(struct nfs_call *call, const char *name, LOOKUP3resok *ok)
 {
-	struct nfs_target child = { 0 };
+	struct nfs_target child = {0};
 	int rc;
 
 	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
 		ok->object.data.data_val = (char *)call->fh_room[0];
-		ok->object.data.data_len = (u_int)fh_encode_root(nfsd_shared(call->nfsd)->fh, call->fh_room[0]);
+		ok->object.data.data_len =
+			(u_int)fh_encode_root(nfsd_shared(call->nfsd)->fh, call->fh_room[0]);
 		ok->obj_attributes.attributes_follow = TRUE;
 		nfs_root_attr(call, &ok->obj_attributes.post_op_attr_u.attributes);
 		return 0;
@@ -55,7 +57,8 @@ int nfs3_lookup(struct nfs_call *call, void *args, void *res)
 			rc = 0;
 	}
 	if (rc == 0)
-		rc = t.is_root_list ? lookup_in_root(call, name, ok) : fileops_lookup(&t.ops, t.ino, name, &ino);
+		rc = t.is_root_list ? lookup_in_root(call, name, ok)
+				    : fileops_lookup(&t.ops, t.ino, name, &ino);
 	if (rc == 0 && ino != NULL) {
 		nfs_put_fh(call, ino, 0, &ok->object);
 		nfs_post_op(&t, ino, &ok->obj_attributes);
@@ -67,14 +70,16 @@ int nfs3_lookup(struct nfs_call *call, void *args, void *res)
 	return nfs_answer(call, rc, &r->status);
 }
 
-/* ---- making things ---------------------------------------------------------------------------------- */
+/* ---- making things ------------------------------------------------------ */
 
 /* CREATE, MKDIR, SYMLINK and MKNOD differ in the middle and have one form of result. */
-_Static_assert(sizeof(CREATE3res) == sizeof(MKDIR3res) && sizeof(CREATE3res) == sizeof(SYMLINK3res) &&
+_Static_assert(sizeof(CREATE3res) == sizeof(MKDIR3res) &&
+		       sizeof(CREATE3res) == sizeof(SYMLINK3res) &&
 		       sizeof(CREATE3res) == sizeof(MKNOD3res),
 	       "results of the four that make a name are alike (RFC 1813)");
 
-static int begin_make(struct nfs_call *call, const diropargs3 *where, char name[NFS_NAME_ROOM], struct nfs_target *t)
+static int begin_make(struct nfs_call *call, const diropargs3 *where, char name[NFS_NAME_ROOM],
+		      struct nfs_target *t)
 {
 	int rc = nfs_enter(call, &where->dir, false, t);
 
@@ -83,7 +88,8 @@ static int begin_make(struct nfs_call *call, const diropargs3 *where, char name[
 	return rc == -ENOENT ? -EINVAL : rc; /* an empty name */
 }
 
-static int finish_make(struct nfs_call *call, struct nfs_target *t, struct inode *ino, int rc, CREATE3res *r)
+static int finish_make(struct nfs_call *call, struct nfs_target *t, struct inode *ino, int rc,
+		       CREATE3res *r)
 {
 	CREATE3resok *ok = &r->CREATE3res_u.resok;
 
@@ -110,7 +116,7 @@ int nfs3_create(struct nfs_call *call, void *args, void *res)
 		[EXCLUSIVE] = CREATE_EXCLUSIVE,
 	};
 	CREATE3args *a = args;
-	struct fileops_attr attr = { 0 };
+	struct fileops_attr attr = {0};
 	char name[NFS_NAME_ROOM];
 	struct inode *ino = NULL;
 	struct nfs_target t;
@@ -140,7 +146,8 @@ int nfs3_mkdir(struct nfs_call *call, void *args, void *res)
 	return finish_make(call, &t, ino, rc, res);
 }
 
-/* A link's target from the wire, NUL-terminated: 0, -EINVAL (empty, or a NUL byte inside), -ENAMETOOLONG. */
+/* A link's target from the wire, NUL-terminated: 0, -EINVAL (empty, or a NUL byte inside),
+ * -ENAMETOOLONG. */
 static int target_text(const nfspath3 *from, char dst[PATH_MAX])
 {
 	if (from->nfspath3_len == 0)
@@ -210,7 +217,7 @@ int nfs3_mknod(struct nfs_call *call, void *args, void *res)
 	return finish_make(call, &t, ino, rc, res);
 }
 
-/* ---- removing, moving, linking ------------------------------------------------------------------------- */
+/* ---- removing, moving, linking ------------------------------------------ */
 
 static int remove_with(struct nfs_call *call, diropargs3 *what, REMOVE3res *r,
 		       int (*remove)(const struct fileops *, struct inode *, const char *))
@@ -251,7 +258,7 @@ int nfs3_rename(struct nfs_call *call, void *args, void *res)
 	RENAME3res *r = res;
 	RENAME3resok *ok = &r->RENAME3res_u.resok; /* as resfail */
 	char from[NFS_NAME_ROOM], to[NFS_NAME_ROOM];
-	struct nfs_target tf, tt = { 0 };
+	struct nfs_target tf, tt = {0};
 	int rc = nfs_enter(call, &a->from.dir, false, &tf);
 
 	if (rc == 0)
@@ -285,7 +292,7 @@ int nfs3_link(struct nfs_call *call, void *args, void *res)
 	LINK3res *r = res;
 	LINK3resok *ok = &r->LINK3res_u.resok; /* as resfail */
 	char name[NFS_NAME_ROOM];
-	struct nfs_target tf, td = { 0 };
+	struct nfs_target tf, td = {0};
 	int rc = nfs_enter(call, &a->file, false, &tf);
 
 	if (rc == 0)
@@ -312,13 +319,17 @@ int nfs3_readlink(struct nfs_call *call, void *args, void *res)
 	int rc = nfs_enter(call, &a->symlink, false, &t);
 
 	if (rc == 0) {
-		text = nfs_call_payload(call, PATH_MAX); /* only as memory: the result itself carries the text */
-		n = text == NULL ? -ENOMEM : fileops_readlink(&t.ops, t.ino, (char *)text, PATH_MAX);
+		text = nfs_call_payload(
+			call, PATH_MAX); /* only as memory: the result itself carries the text */
+		n = text == NULL ? -ENOMEM
+				 : fileops_readlink(&t.ops, t.ino, (char *)text, PATH_MAX);
 		rc = n < 0 ? (int)n : 0;
 		ok->data.nfspath3_len = n < 0 ? 0 : (u_int)n;
 		ok->data.nfspath3_val = (char *)text;
 	}
-	nfs_post_op(&t, t.ino, rc == 0 ? &ok->symlink_attributes : &r->READLINK3res_u.resfail.symlink_attributes);
+	nfs_post_op(&t, t.ino,
+		    rc == 0 ? &ok->symlink_attributes
+			    : &r->READLINK3res_u.resfail.symlink_attributes);
 	nfs_leave(call, &t);
 	return nfs_answer(call, rc, &r->status);
 }

@@ -12,7 +12,8 @@
 
 /* The table of who acts as whom (docs/nfs.md): ids are looked at in mode "match" only, and a caller
  * without any id is never more than "other". */
-static bool acts_as_owner(const struct rpc_cred *cred, enum export_mode mode, const struct workspace *ws)
+static bool acts_as_owner(const struct rpc_cred *cred, enum export_mode mode,
+			  const struct workspace *ws)
 {
 	if (cred->flavor != RPC_AUTH_SYS)
 		return false;
@@ -44,7 +45,7 @@ int nfs_enter(struct nfs_call *call, const nfs_fh3 *fh, bool root_ok, struct nfs
 	struct workspace *ws;
 	int rc;
 
-	*t = (struct nfs_target){ 0 };
+	*t = (struct nfs_target){0};
 	rc = fh_decode(sh->fh, (const uint8_t *)fh->data.data_val, fh->data.data_len, &key, &ws);
 	if (rc < 0)
 		return rc;
@@ -100,7 +101,8 @@ void nfs_put_fh(struct nfs_call *call, const struct inode *ino, int slot, nfs_fh
 {
 	uint8_t *room = call->fh_room[slot];
 
-	ret->data.data_len = (u_int)fh_encode(nfsd_shared(call->nfsd)->fh, ino->ws, &ino->key, room);
+	ret->data.data_len =
+		(u_int)fh_encode(nfsd_shared(call->nfsd)->fh, ino->ws, &ino->key, room);
 	ret->data.data_val = (char *)room;
 }
 

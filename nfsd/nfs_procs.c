@@ -4,8 +4,9 @@
 
 #include "proto/nfs3_bulk.h"
 
-#define XDR_OF(name) (bool_t(*)(XDR *, void *))xdr_##name##3args, sizeof(name##3args), \
-		     (bool_t(*)(XDR *, void *))xdr_##name##3res, sizeof(name##3res)
+#define XDR_OF(name)                                                                               \
+	(bool_t(*)(XDR *, void *)) xdr_##name##3args, sizeof(name##3args),                         \
+		(bool_t(*)(XDR *, void *))xdr_##name##3res, sizeof(name##3res)
 
 /* clang-format off */
 const struct nfs_proc nfs3_procs[22] = {

@@ -28,10 +28,11 @@ void nfs_root_attr(struct nfs_call *call, fattr3 *ret)
 	ret->size = ret->used = 4096;
 	ret->fsid = ROOT_FSID;
 	ret->fileid = ROOT_FILEID;
-	ret->atime = ret->mtime = ret->ctime = (nfstime3){ .seconds = sh->started_s, .nseconds = ns };
+	ret->atime = ret->mtime = ret->ctime = (nfstime3){.seconds = sh->started_s, .nseconds = ns};
 }
 
-int nfs_root_lookup(struct nfs_call *call, const char *name, struct inode **ret, struct fileops *ret_ops)
+int nfs_root_lookup(struct nfs_call *call, const char *name, struct inode **ret,
+		    struct fileops *ret_ops)
 {
 	const struct nfsd_shared *sh = nfsd_shared(call->nfsd);
 	struct workspace *ws = ws_find(sh->registry, name);
@@ -39,17 +40,27 @@ int nfs_root_lookup(struct nfs_call *call, const char *name, struct inode **ret,
 
 	if (ws == NULL)
 		return -ENOENT;
-	/* An id is a secret from those who may not mount it: no difference between refused and unknown. */
+	/* An id is a secret from those who may not mount it: no difference between refused and
+	 * unknown. */
 	rc = nfs_admit(call, ws, ret_ops) == 0 ? inode_root(sh->inodes, ws, ret) : -ENOENT;
 	workspace_unref(ws);
 	return rc;
 }
 
-static bool list_dots(uint64_t cookie, bool (*fn)(void *arg, const struct fileops_dirent *e), void *arg)
+static bool list_dots(uint64_t cookie, bool (*fn)(void *arg, const struct fileops_dirent *e),
+		      void *arg)
 {
 	static const struct fileops_dirent dots[] = {
-		{ .ino = ROOT_FILEID, .cookie = COOKIE_DOT, .name = ".", .name_len = 1, .type = DT_DIR },
-		{ .ino = ROOT_FILEID, .cookie = COOKIE_DOTDOT, .name = "..", .name_len = 2, .type = DT_DIR },
+		{.ino = ROOT_FILEID,
+		 .cookie = COOKIE_DOT,
+		 .name = ".",
+		 .name_len = 1,
+		 .type = DT_DIR},
+		{.ino = ROOT_FILEID,
+		 .cookie = COOKIE_DOTDOT,
+		 .name = "..",
+		 .name_len = 2,
+		 .type = DT_DIR},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(dots); i++)
@@ -58,8 +69,9 @@ static bool list_dots(uint64_t cookie, bool (*fn)(void *arg, const struct fileop
 	return true;
 }
 
-int nfs_root_readdir(struct nfs_call *call, uint64_t cookie, bool (*fn)(void *arg, const struct fileops_dirent *e),
-		     void *arg, bool *ret_eof)
+int nfs_root_readdir(struct nfs_call *call, uint64_t cookie,
+		     bool (*fn)(void *arg, const struct fileops_dirent *e), void *arg,
+		     bool *ret_eof)
 {
 	const struct nfsd_shared *sh = nfsd_shared(call->nfsd);
 	struct workspace **list;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parts of NFSv3 that rpcgen's routines would copy or allocate for: payloads of READ and WRITE, and
- * the entry lists of READDIR and READDIRPLUS.  In proto/nfs3.x the results of these procedures end where
- * the bulk begins (READ3resok with the length word of the data, READDIR3resok with the cookie verifier);
- * the bulk follows as raw bytes.  Pure functions over bytes; every length is checked.
+ * The parts of NFSv3 that rpcgen's routines would copy or allocate for: payloads of READ and WRITE,
+ * and the entry lists of READDIR and READDIRPLUS.  In proto/nfs3.x the results of these procedures
+ * end where the bulk begins (READ3resok with the length word of the data, READDIR3resok with the
+ * cookie verifier); the bulk follows as raw bytes.  Pure functions over bytes; every length is
+ * checked.
  */
 #ifndef PROTO_NFS3_BULK_H
 #define PROTO_NFS3_BULK_H
@@ -41,10 +42,12 @@ struct nfs3_dirlist {
 
 void nfs3_dirlist_init(struct nfs3_dirlist *l, uint8_t *dst, size_t max);
 /* False when the entry does not fit with the tail behind it; nothing is then written. */
-bool nfs3_dirlist_add(struct nfs3_dirlist *l, uint64_t fileid, const char *name, size_t name_len, uint64_t cookie);
+bool nfs3_dirlist_add(struct nfs3_dirlist *l, uint64_t fileid, const char *name, size_t name_len,
+		      uint64_t cookie);
 /* @attrs and @fh may be NULL (not known). */
-bool nfs3_dirlist_add_plus(struct nfs3_dirlist *l, uint64_t fileid, const char *name, size_t name_len,
-			   uint64_t cookie, const fattr3 *attrs, const uint8_t *fh, size_t fh_len);
+bool nfs3_dirlist_add_plus(struct nfs3_dirlist *l, uint64_t fileid, const char *name,
+			   size_t name_len, uint64_t cookie, const fattr3 *attrs, const uint8_t *fh,
+			   size_t fh_len);
 size_t nfs3_dirlist_finish(struct nfs3_dirlist *l, bool eof); /* total bytes */
 
 struct nfs3_dirent {
@@ -56,8 +59,10 @@ struct nfs3_dirent {
 	const uint8_t *fh;
 	uint32_t fh_len;
 };
-/* The client's side.  *pos walks over the bytes.  1: an entry; 0: end, *ret_eof is set; -EBADMSG. */
-int nfs3_dirlist_next(const uint8_t *p, size_t n, size_t *pos, bool plus, struct nfs3_dirent *ret, bool *ret_eof);
+/* The client's side.  *pos walks over the bytes.  1: an entry; 0: end, *ret_eof is set; -EBADMSG.
+ */
+int nfs3_dirlist_next(const uint8_t *p, size_t n, size_t *pos, bool plus, struct nfs3_dirent *ret,
+		      bool *ret_eof);
 
 /* Encoded size of one READDIR entry with a name of @name_len bytes, for TOOSMALL and dircount. */
 size_t nfs3_dirent_size(size_t name_len);

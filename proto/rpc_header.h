@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ONC RPC version 2 call and reply headers (RFC 5531 section 9).  Pure functions over bytes: no sockets,
- * no allocation, no logging.  Nothing is copied: pointers lead into the record that was parsed.
+ * ONC RPC version 2 call and reply headers (RFC 5531 section 9).  Pure functions over bytes: no
+ * sockets, no allocation, no logging.  Nothing is copied: pointers lead into the record that was
+ * parsed.
  */
 #ifndef PROTO_RPC_HEADER_H
 #define PROTO_RPC_HEADER_H
@@ -10,9 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RPC_CRED_MAX   400 /* bytes: RFC 5531 section 8.2 */
-#define RPC_SYS_GIDS   16  /* RFC 5531 appendix A */
-#define RPC_SYS_NAME   255
+#define RPC_CRED_MAX 400 /* bytes: RFC 5531 section 8.2 */
+#define RPC_SYS_GIDS 16  /* RFC 5531 appendix A */
+#define RPC_SYS_NAME 255
 
 #define RPC_PROG_NFS   100003u
 #define RPC_PROG_MOUNT 100005u
@@ -37,10 +38,10 @@ struct rpc_call_header {
 
 enum rpc_parse {
 	RPC_CALL_OK,
-	RPC_IGNORE,	   /* not a call, or too short to answer: drop the connection or the record */
-	RPC_REJECT_VERS,   /* RPC version is not 2: MSG_DENIED, RPC_MISMATCH 2..2 */
-	RPC_REJECT_CRED,   /* credential not decodable: MSG_DENIED, AUTH_ERROR AUTH_BADCRED */
-	RPC_REJECT_VERF,   /* AUTH_BADVERF */
+	RPC_IGNORE,      /* not a call, or too short to answer: drop the connection or the record */
+	RPC_REJECT_VERS, /* RPC version is not 2: MSG_DENIED, RPC_MISMATCH 2..2 */
+	RPC_REJECT_CRED, /* credential not decodable: MSG_DENIED, AUTH_ERROR AUTH_BADCRED */
+	RPC_REJECT_VERF, /* AUTH_BADVERF */
 	RPC_REJECT_FLAVOR, /* a flavor we do not speak: AUTH_ERROR, AUTH_TOOWEAK; xid is set */
 };
 
@@ -56,16 +57,20 @@ enum rpc_accept {
 	RPC_SYSTEM_ERR = 5,
 };
 
-#define RPC_REPLY_HEADER_LEN 24 /* xid, REPLY, MSG_ACCEPTED, verf AUTH_NONE of length 0, accept_stat */
-#define RPC_REPLY_MAX	     32 /* the longest reply that rpc_reply_*() writes */
+#define RPC_REPLY_HEADER_LEN                                                                       \
+	24               /* xid, REPLY, MSG_ACCEPTED, verf AUTH_NONE of length 0, accept_stat */
+#define RPC_REPLY_MAX 32 /* the longest reply that rpc_reply_*() writes */
 
 /* Each writes a whole reply without record mark to @dst (>= RPC_REPLY_MAX bytes).  Return: bytes.
- * rpc_reply_accepted(RPC_ACCEPT_OK) is followed by the result; RPC_PROG_MISMATCH carries @low and @high. */
-size_t rpc_reply_accepted(uint8_t *dst, uint32_t xid, enum rpc_accept stat, uint32_t low, uint32_t high);
+ * rpc_reply_accepted(RPC_ACCEPT_OK) is followed by the result; RPC_PROG_MISMATCH carries @low and
+ * @high. */
+size_t rpc_reply_accepted(uint8_t *dst, uint32_t xid, enum rpc_accept stat, uint32_t low,
+			  uint32_t high);
 size_t rpc_reply_rejected(uint8_t *dst, uint32_t xid, enum rpc_parse why);
 
 /* ---- the client's side (fuse-client, tests) ---- */
 /* Bytes written, or 0 when @dst_len is too small. */
-size_t rpc_write_call(uint8_t *dst, size_t dst_len, const struct rpc_call_header *h, const char *machine);
+size_t rpc_write_call(uint8_t *dst, size_t dst_len, const struct rpc_call_header *h,
+		      const char *machine);
 
 #endif

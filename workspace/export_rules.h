@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who may mount a workspace, and as whom: a small set of networks with options.  A value without memory of
- * its own, so that it can be copied, published and compared freely.  Text is what an operator writes in
- * WORKSPACE_NFS_EXPORTS, JSON is what the API takes and the store keeps.  All functions: any thread.
+ * Who may mount a workspace, and as whom: a small set of networks with options.  A value without
+ * memory of its own, so that it can be copied, published and compared freely.  Text is what an
+ * operator writes in WORKSPACE_NFS_EXPORTS, JSON is what the API takes and the store keeps.  All
+ * functions: any thread.
  */
 #ifndef WORKSPACE_EXPORT_RULES_H
 #define WORKSPACE_EXPORT_RULES_H
@@ -17,12 +18,12 @@
 
 enum export_mode {
 	EXPORT_SQUASH, /* any uid of an allowed client acts as the owner */
-	EXPORT_MATCH,  /* uid 0 and the owner's uid act as the owner, others by the mode's "other" bits */
+	EXPORT_MATCH,  /* uid 0 and the owner's uid do, others by the mode's "other" bits */
 };
 
 struct export_net {
 	struct in6_addr addr; /* IPv4 as ::ffff:a.b.c.d */
-	uint8_t prefix;	      /* bits of the 128: an IPv4 /24 is 120 */
+	uint8_t prefix;       /* bits of the 128: an IPv4 /24 is 120 */
 	bool read_only;
 };
 
@@ -44,22 +45,25 @@ struct export_rules {
  */
 int export_net_parse(const char *text, struct export_net *ret, struct err *err);
 
-/* export_net_format() - the text that export_net_parse() takes; @dst >= EXPORT_NET_TEXT bytes; returns @dst */
+/* export_net_format() - the text that export_net_parse() takes; @dst >= EXPORT_NET_TEXT bytes;
+ * returns @dst */
 #define EXPORT_NET_TEXT 64
 char *export_net_format(char *dst, size_t dst_len, const struct export_net *net);
 
 /**
  * export_rules_parse() - the value of WORKSPACE_NFS_EXPORTS: rules for workspaces without their own
  *
- * Space-separated networks, each with optional options in brackets: "10.0.0.0/8(ro) 192.168.1.5(rw)";
- * a word "mode=squash" or "mode=match", or "ro", applies to all.
+ * Space-separated networks, each with optional options in brackets:
+ * "10.0.0.0/8(ro) 192.168.1.5(rw)"; a word "mode=squash" or "mode=match", or "ro", applies to all.
+ *
  * Return: 0, or -EINVAL with a sentence that names the word.
  */
 int export_rules_parse(const char *text, struct export_rules *ret, struct err *err);
 
 /**
- * export_rules_from_json() - {"mode":"squash","read_only":false,"clients":[...]}; what is absent is as in this line
- * @o:		borrowed object; a network is {"network":"10.0.0.0/8","read_only":true} or the text alone
+ * export_rules_from_json() - rules from {"mode":"squash","read_only":false,"clients":[]}
+ * @o:		borrowed; what is absent is as in the line above.  A network is
+ *		{"network":"10.0.0.0/8","read_only":true} or its text alone.
  *
  * Return: 0, or -EINVAL with a sentence that names the field.
  */
@@ -73,6 +77,7 @@ json_t *export_rules_to_json(const struct export_rules *r); /* owned; NULL when 
  *
  * Pure.
  */
-bool export_rules_match(const struct export_rules *r, const struct in6_addr *addr, bool *ret_read_only);
+bool export_rules_match(const struct export_rules *r, const struct in6_addr *addr,
+			bool *ret_read_only);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * File operations as every door uses them: permission as the caller acts, containment, and what must be
- * on disk before we answer.  On disk everything belongs to the service user, so a caller who acts as the
- * owner is checked by the kernel itself; one who acts as "other" is checked here by the mode's last three
- * bits.
+ * File operations as every door uses them: permission as the caller acts, containment, and what
+ * must be on disk before we answer.  On disk everything belongs to the service user, so a caller
+ * who acts as the owner is checked by the kernel itself; one who acts as "other" is checked here by
+ * the mode's last three bits.
  *
- * Any thread.  With @may_block false, what would wait returns -EAGAIN and has changed nothing.  Names are
- * one component each (path_name_check() passed) and NUL-terminated.
+ * Any thread.  With @may_block false, what would wait returns -EAGAIN and has changed nothing.
+ * Names are one component each (path_name_check() passed) and NUL-terminated.
  */
 #ifndef WORKSPACE_FILEOPS_H
 #define WORKSPACE_FILEOPS_H
@@ -22,7 +22,7 @@
 
 struct fileops {
 	struct inode_cache *inodes; /* borrowed */
-	bool acts_as_owner;	    /* else as "other" */
+	bool acts_as_owner;         /* else as "other" */
 	bool may_block;
 };
 
@@ -56,28 +56,30 @@ struct fileops_attr {
 
 /**
  * fileops_setattr() - change attributes: all that is asked, or nothing and an error
- * @guard_ctime:	NULL, or the change time the caller has seen: another one is -EBADE (NOT_SYNC)
+ * @guard_ctime:	NULL, or the change time the caller has seen: another one is -EBADE
+ * (NOT_SYNC)
  *
- * The owner may be "changed" to the one that is shown, which does nothing but clear set-id bits; any other
- * is -EPERM.  Everything that can be refused is checked before the first change.
- * Return: 0, -EPERM, -EACCES, -EINVAL, -EFBIG, -EBADE, -EAGAIN, -errno.
+ * The owner may be "changed" to the one that is shown, which does nothing but clear set-id bits;
+ * any other is -EPERM.  Everything that can be refused is checked before the first change. Return:
+ * 0, -EPERM, -EACCES, -EINVAL, -EFBIG, -EBADE, -EAGAIN, -errno.
  */
 int fileops_setattr(const struct fileops *f, struct inode *ino, const struct fileops_attr *a,
 		    const struct timespec *guard_ctime);
 
 /* fileops_check_attr() - would the owner fields of a create be refused?  0 or -EPERM. */
-int fileops_check_attr(const struct fileops *f, const struct workspace *ws, const struct fileops_attr *a);
+int fileops_check_attr(const struct fileops *f, const struct workspace *ws,
+		       const struct fileops_attr *a);
 
 /**
  * fileops_read() - bytes of a regular file
  * @ret_stx:	attributes after the read; the caller knows the end of file from its size
  *
- * The owner may read a file whose mode says he may not: whoever opened it before its mode changed goes on
- * reading (RFC 1813 section 4.4).  Serves READ.
- * Return: bytes read (fewer only at the end of the file), -EAGAIN, -EACCES, -EISDIR, -EINVAL, -errno.
+ * The owner may read a file whose mode says he may not: whoever opened it before its mode changed
+ * goes on reading (RFC 1813 section 4.4).  Serves READ. Return: bytes read (fewer only at the end
+ * of the file), -EAGAIN, -EACCES, -EISDIR, -EINVAL, -errno.
  */
-ssize_t fileops_read(const struct fileops *f, struct inode *ino, uint64_t offset, void *dst, size_t len,
-		     struct statx *ret_stx);
+ssize_t fileops_read(const struct fileops *f, struct inode *ino, uint64_t offset, void *dst,
+		     size_t len, struct statx *ret_stx);
 
 enum fileops_stable { FILEOPS_UNSTABLE, FILEOPS_SYNC };
 
@@ -88,38 +90,44 @@ enum fileops_stable { FILEOPS_UNSTABLE, FILEOPS_SYNC };
  * Set-id bits are cleared by the kernel, as for any writer without privilege.
  * Return: bytes written (may be fewer), -EAGAIN, -EACCES, -EFBIG, -ENOSPC, -EDQUOT, -EIO, -errno.
  */
-ssize_t fileops_write(const struct fileops *f, struct inode *ino, uint64_t offset, const void *data, size_t len,
-		      enum fileops_stable stable);
+ssize_t fileops_write(const struct fileops *f, struct inode *ino, uint64_t offset, const void *data,
+		      size_t len, enum fileops_stable stable);
 
-/* fileops_commit() - what was written is on disk; also closes the writing descriptor.  -EAGAIN unless may_block. */
+/* fileops_commit() - what was written is on disk; also closes the writing descriptor.  -EAGAIN
+ * unless may_block. */
 int fileops_commit(const struct fileops *f, struct inode *ino);
 
-/* fileops_lookup() - needs X_OK on the directory; "." and ".." included (the root's ".." is the root) */
-int fileops_lookup(const struct fileops *f, struct inode *dir, const char *name, struct inode **ret);
+/* fileops_lookup() - needs X_OK on the directory; "." and ".." included (the root's ".." is the
+ * root) */
+int fileops_lookup(const struct fileops *f, struct inode *dir, const char *name,
+		   struct inode **ret);
 
 enum fileops_create_how {
 	CREATE_UNCHECKED, /* an existing regular file is fine; only @a->size is applied to it */
-	CREATE_GUARDED,	  /* an existing name is -EEXIST */
+	CREATE_GUARDED,   /* an existing name is -EEXIST */
 	CREATE_EXCLUSIVE, /* as guarded, but the same @verf again gives the file made before */
 };
 
-int fileops_create(const struct fileops *f, struct inode *dir, const char *name, enum fileops_create_how how,
-		   const struct fileops_attr *a, const uint8_t verf[8], struct inode **ret);
-int fileops_mkdir(const struct fileops *f, struct inode *dir, const char *name, const struct fileops_attr *a,
-		  struct inode **ret);
+int fileops_create(const struct fileops *f, struct inode *dir, const char *name,
+		   enum fileops_create_how how, const struct fileops_attr *a, const uint8_t verf[8],
+		   struct inode **ret);
+int fileops_mkdir(const struct fileops *f, struct inode *dir, const char *name,
+		  const struct fileops_attr *a, struct inode **ret);
 /* @target: NUL-terminated, not empty */
-int fileops_symlink(const struct fileops *f, struct inode *dir, const char *name, const char *target,
-		    const struct fileops_attr *a, struct inode **ret);
+int fileops_symlink(const struct fileops *f, struct inode *dir, const char *name,
+		    const char *target, const struct fileops_attr *a, struct inode **ret);
 /* @type: S_IFIFO or S_IFSOCK; device nodes are -EPERM */
 int fileops_mknod(const struct fileops *f, struct inode *dir, const char *name, mode_t type,
 		  const struct fileops_attr *a, struct inode **ret);
-int fileops_remove(const struct fileops *f, struct inode *dir, const char *name); /* -EISDIR for directories */
+int fileops_remove(const struct fileops *f, struct inode *dir,
+		   const char *name); /* -EISDIR for directories */
 int fileops_rmdir(const struct fileops *f, struct inode *dir, const char *name);
 /* -EXDEV between workspaces; -EEXIST for a target of another kind (RFC 1813 section 3.3.14) */
-int fileops_rename(const struct fileops *f, struct inode *from_dir, const char *from, struct inode *to_dir,
-		   const char *to);
+int fileops_rename(const struct fileops *f, struct inode *from_dir, const char *from,
+		   struct inode *to_dir, const char *to);
 int fileops_link(const struct fileops *f, struct inode *ino, struct inode *dir, const char *name);
-ssize_t fileops_readlink(const struct fileops *f, struct inode *ino, char *dst, size_t len); /* bytes, not NUL-terminated */
+ssize_t fileops_readlink(const struct fileops *f, struct inode *ino, char *dst,
+			 size_t len); /* bytes, not NUL-terminated */
 
 struct fileops_dirent {
 	uint64_t ino;
@@ -134,11 +142,13 @@ struct fileops_dirent {
  * @fn:		called for each; false: this entry did not fit, stop before it
  * @ret_eof:	the last entry was delivered
  *
- * Cookies are the file system's own, which stay valid while other entries come and go.  ".." of the root is
- * shown with the root's number.  Blocks.  Return: 0, -EACCES, -EBADR (a cookie the file system refuses), -errno.
+ * Cookies are the file system's own, which stay valid while other entries come and go.  ".." of the
+ * root is shown with the root's number.  Blocks.  Return: 0, -EACCES, -EBADR (a cookie the file
+ * system refuses), -errno.
  */
 int fileops_readdir(const struct fileops *f, struct inode *dir, uint64_t cookie,
-		    bool (*fn)(void *arg, const struct fileops_dirent *e), void *arg, bool *ret_eof);
+		    bool (*fn)(void *arg, const struct fileops_dirent *e), void *arg,
+		    bool *ret_eof);
 
 int fileops_statfs(const struct fileops *f, struct inode *ino, struct statvfs *ret);
 

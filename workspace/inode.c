@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The inode cache (see inode.h).  Entries are spread over shards by the hash of their key; a shard is a
- * mutex, a hash table and a clock (second-chance) list.  References are taken from the table under the
- * shard's mutex and given back without it, so eviction, which also holds the mutex, may free an entry when
- * it sees that only the cache's own reference is left.
+ * The inode cache (see inode.h).  Entries are spread over shards by the hash of their key; a shard
+ * is a mutex, a hash table and a clock (second-chance) list.  References are taken from the table
+ * under the shard's mutex and given back without it, so eviction, which also holds the mutex, may
+ * free an entry when it sees that only the cache's own reference is left.
  */
 #include "workspace/inode.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statfs.h>
@@ -20,39 +19,13 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "workspace/inode_hints.h"
+#include "workspace/inode_priv.h"
 #include "workspace/path.h"
 
-#define N_SHARDS 64
 /* Looked through by each sweep: at two sweeps a second all of them within eight seconds. */
 #define SWEEP_SHARDS 4
 
-struct shard {
-	pthread_mutex_t mutex;
-	struct map map;	       /* struct inode.node */
-	struct list clock;     /* struct inode.clock; the hand is at the head */
-	struct list writers;   /* struct inode.wr_list */
-	uint64_t hits, misses, evictions;
-};
-
-struct inode_cache {
-	struct inode_cache_options o;
-	struct shard shards[N_SHARDS];
-	size_t n_fds;	    /* atomic: descriptors held */
-	unsigned evict_at;  /* atomic: next shard to take from */
-	unsigned sweep_at;  /* the sweeper's own */
-};
-
-struct inode_sync {
-	pthread_mutex_t mutex;
-	pthread_cond_t done_cond;
-	uint64_t n_asked;     /* tickets given out */
-	uint64_t done;	      /* tickets up to this one are answered */
-	uint64_t failed_upto; /* tickets up to this one met @failed_rc, unless an earlier run answered them */
-	int failed_rc;
-	bool is_running;
-};
-
-/* ---- keys ------------------------------------------------------------------------------------------ */
+/* ---- keys --------------------------------------------------------------- */
 
 static uint64_t key_hash(const struct inode_key *key)
 {
@@ -71,8 +44,8 @@ static bool key_is_same(const struct inode_key *a, const struct inode_key *b)
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
 
-/* Which file system: its own id where it has one (ext4's uuid), so that a number which the kernel gives out
- * anew at each boot does not matter. */
+/* Which file system: its own id where it has one (ext4's uuid), so that a number which the kernel
+ * gives out anew at each boot does not matter. */
 static uint32_t fs_id(struct workspace *ws)
 {
 	uint32_t id = __atomic_load_n(&ws->fs_id, __ATOMIC_RELAXED);
@@ -93,7 +66,8 @@ struct kernel_handle {
 	uint8_t room[INODE_HANDLE_MAX];
 };
 
-static int kernel_key(struct workspace *ws, int dirfd, const char *name, int flags, struct inode_key *ret)
+static int kernel_key(struct workspace *ws, int dirfd, const char *name, int flags,
+		      struct inode_key *ret)
 {
 	struct kernel_handle kh;
 	int mnt;
@@ -148,9 +122,10 @@ static void birth_key(struct workspace *ws, const struct statx *stx, struct inod
 
 #define KEY_STATX (STATX_TYPE | STATX_INO | STATX_BTIME | STATX_MNT_ID)
 
-/* Key of @name in @dirfd (or of @dirfd itself with AT_EMPTY_PATH); @stx is filled for the birth kind only. */
-static int make_key(struct inode_cache *c, struct workspace *ws, int dirfd, const char *name, int flags,
-		    struct inode_key *ret, struct statx *stx)
+/* Key of @name in @dirfd (or of @dirfd itself with AT_EMPTY_PATH); @stx is filled for the birth
+ * kind only. */
+static int make_key(struct inode_cache *c, struct workspace *ws, int dirfd, const char *name,
+		    int flags, struct inode_key *ret, struct statx *stx)
 {
 	if (c->o.use_kernel_handles)
 		return kernel_key(ws, dirfd, name, flags, ret);
@@ -162,50 +137,17 @@ static int make_key(struct inode_cache *c, struct workspace *ws, int dirfd, cons
 	return 0;
 }
 
-/* ---- life of an entry ------------------------------------------------------------------------------ */
-
-static struct shard *shard_of(struct inode_cache *c, uint64_t hash)
-{
-	return &c->shards[hash >> 58];
-}
-
-static void count_fds(struct inode_cache *c, long n)
-{
-	__atomic_add_fetch(&c->n_fds, (size_t)n, __ATOMIC_RELAXED);
-}
-
-void inode_io_put(struct inode_io *io)
-{
-	if (__atomic_sub_fetch(&io->refs, 1, __ATOMIC_ACQ_REL) > 0)
-		return;
-	(void)close(io->fd);
-	free(io);
-}
-
-/* Takes the entry's own reference to a data descriptor; called under the mutex, given back outside it. */
-static struct inode_io *detach_io(struct inode_cache *c, struct inode_io **slot)
-{
-	struct inode_io *io = *slot;
-
-	if (io != NULL)
-		count_fds(c, -1);
-	*slot = NULL;
-	return io;
-}
+/* ---- life of an entry --------------------------------------------------- */
 
 static void free_inode(struct inode_cache *c, struct inode *ino)
 {
 	struct inode_io *io;
 
-	while ((io = detach_io(c, ino->rd != NULL ? &ino->rd : &ino->wr)) != NULL)
+	while ((io = inode_detach_io(c, ino->rd != NULL ? &ino->rd : &ino->wr)) != NULL)
 		inode_io_put(io);
 	(void)close(ino->path_fd);
-	count_fds(c, -1);
-	if (ino->sync != NULL) {
-		pthread_mutex_destroy(&ino->sync->mutex);
-		pthread_cond_destroy(&ino->sync->done_cond);
-		free(ino->sync);
-	}
+	inode_count_fds(c, -1);
+	inode_sync_free(ino->sync);
 	workspace_unref(ino->ws);
 	free(ino);
 }
@@ -233,7 +175,7 @@ static void unlink_locked(struct shard *s, struct inode *ino)
 
 void inode_forget(struct inode_cache *c, struct inode *ino)
 {
-	struct shard *s = shard_of(c, ino->node.hash);
+	struct shard *s = inode_shard(c, ino->node.hash);
 	bool was_in;
 
 	pthread_mutex_lock(&s->mutex);
@@ -259,7 +201,7 @@ static struct inode *find_locked(struct shard *s, const struct inode_key *key, u
 /* Owned reference, or NULL. */
 static struct inode *find(struct inode_cache *c, const struct inode_key *key, uint64_t hash)
 {
-	struct shard *s = shard_of(c, hash);
+	struct shard *s = inode_shard(c, hash);
 	struct inode *ino;
 
 	pthread_mutex_lock(&s->mutex);
@@ -279,7 +221,7 @@ static struct inode *find(struct inode_cache *c, const struct inode_key *key, ui
 void inode_forget_key(struct inode_cache *c, const struct inode_key *key)
 {
 	uint64_t hash = key_hash(key);
-	struct shard *s = shard_of(c, hash);
+	struct shard *s = inode_shard(c, hash);
 	struct inode *ino;
 	struct stat st;
 
@@ -335,10 +277,10 @@ static void evict_down(struct inode_cache *c)
 }
 
 /* Make the entry of @key with @path_fd (taken, also on failure), or find that somebody just did. */
-static int insert(struct inode_cache *c, struct workspace *ws, const struct inode_key *key, uint64_t hash,
-		  int path_fd, const struct statx *stx, struct inode **ret)
+static int insert(struct inode_cache *c, struct workspace *ws, const struct inode_key *key,
+		  uint64_t hash, int path_fd, const struct statx *stx, struct inode **ret)
 {
-	struct shard *s = shard_of(c, hash);
+	struct shard *s = inode_shard(c, hash);
 	struct inode *ino, *other;
 	int rc;
 
@@ -357,7 +299,7 @@ static int insert(struct inode_cache *c, struct workspace *ws, const struct inod
 	ino->is_used = true;
 	list_init(&ino->clock);
 	list_init(&ino->wr_list);
-	count_fds(c, 1);
+	inode_count_fds(c, 1);
 
 	pthread_mutex_lock(&s->mutex);
 	other = find_locked(s, key, hash);
@@ -387,8 +329,8 @@ static bool is_gone(const struct workspace *ws)
 }
 
 /* From an O_PATH descriptor (taken) to the entry: found, or made. */
-static int adopt(struct inode_cache *c, struct workspace *ws, struct inode *dir, const char *name, int path_fd,
-		 struct inode **ret)
+static int adopt(struct inode_cache *c, struct workspace *ws, struct inode *dir, const char *name,
+		 int path_fd, struct inode **ret)
 {
 	struct inode_key key;
 	struct statx stx;
@@ -415,7 +357,8 @@ static int adopt(struct inode_cache *c, struct workspace *ws, struct inode *dir,
 			return rc;
 	}
 	if (c->o.hints != NULL && dir != NULL && name != NULL)
-		inode_hints_note(c->o.hints, ws, (*ret)->ino, get_u64(key.bytes + 8), dir->ino, name);
+		inode_hints_note(c->o.hints, ws, (*ret)->ino, get_u64(key.bytes + 8), dir->ino,
+				 name);
 	return 0;
 
 fail_close:
@@ -423,7 +366,8 @@ fail_close:
 	return rc;
 }
 
-int inode_adopt(struct inode_cache *c, struct inode *dir, const char *name, int path_fd, struct inode **ret)
+int inode_adopt(struct inode_cache *c, struct inode *dir, const char *name, int path_fd,
+		struct inode **ret)
 {
 	return adopt(c, dir->ws, dir, name, path_fd, ret);
 }
@@ -450,14 +394,16 @@ static int open_key(struct inode_cache *c, struct workspace *ws, const struct in
 			return fcntl(ws->root_fd, F_DUPFD_CLOEXEC, 0);
 		if (c->o.hints == NULL || key->len != 16)
 			return -ESTALE;
-		return inode_hints_open_inode(c->o.hints, ws, get_u64(key->bytes), get_u64(key->bytes + 8));
+		return inode_hints_open_inode(c->o.hints, ws, get_u64(key->bytes),
+					      get_u64(key->bytes + 8));
 	}
 	if (c->o.open_handle == NULL)
 		return -ESTALE;
 	return c->o.open_handle(c->o.arg, key);
 }
 
-int inode_from_key(struct inode_cache *c, const struct inode_key *key, bool may_block, struct inode **ret)
+int inode_from_key(struct inode_cache *c, const struct inode_key *key, bool may_block,
+		   struct inode **ret)
 {
 	uint64_t hash = key_hash(key);
 	struct inode_key found;
@@ -485,7 +431,8 @@ int inode_from_key(struct inode_cache *c, const struct inode_key *key, bool may_
 		workspace_unref(ws);
 		return fd;
 	}
-	/* What was opened must be what the key says: an inode number may have been given out again. */
+	/* What was opened must be what the key says: an inode number may have been given out again.
+	 */
 	rc = make_key(c, ws, fd, "", AT_EMPTY_PATH, &found, &stx);
 	if (rc == 0 && (found.kind != key->kind || !key_is_same(&found, key)))
 		rc = -ESTALE;
@@ -501,7 +448,8 @@ int inode_from_key(struct inode_cache *c, const struct inode_key *key, bool may_
 	return rc == -EXDEV ? -ESTALE : rc;
 }
 
-int inode_lookup(struct inode_cache *c, struct inode *dir, const char *name, bool may_block, struct inode **ret)
+int inode_lookup(struct inode_cache *c, struct inode *dir, const char *name, bool may_block,
+		 struct inode **ret)
 {
 	int fd = path_open(dir->path_fd, name, O_PATH | O_NOFOLLOW, 0, may_block ? 0 : PATH_CACHED);
 
@@ -536,201 +484,7 @@ int inode_key_at(struct inode_cache *c, struct inode *dir, const char *name, str
 	return rc;
 }
 
-/* ---- descriptors for data -------------------------------------------------------------------------- */
-
-/* While one that can write is open the kernel refuses to execute the file: what is executable is opened
- * for each use. */
-static bool may_keep_writer(int fd)
-{
-	struct stat st;
-
-	return fstat(fd, &st) == 0 && (st.st_mode & 0111) == 0;
-}
-
-static struct inode_io *make_io(int fd)
-{
-	struct inode_io *io = calloc(1, sizeof(*io));
-
-	if (io != NULL)
-		*io = (struct inode_io){ .fd = fd, .refs = 1, .nowait_ok = true };
-	return io;
-}
-
-static int open_data(struct inode_cache *c, struct inode *ino, int flags, bool may_block)
-{
-	/* O_NONBLOCK: a lease that somebody took on the file would make open(2) wait until it is broken. */
-	int fd = path_reopen(ino->path_fd, flags | O_NONBLOCK);
-
-	if (fd == -EAGAIN)
-		return may_block ? -EINPROGRESS : -EAGAIN;
-	if (fd != -EACCES || c->o.open_file == NULL)
-		return fd;
-	return may_block ? c->o.open_file(c->o.arg, ino, flags) : -EAGAIN;
-}
-
-/* Keep @io in the entry too, unless another thread was first. */
-static void install_io(struct inode_cache *c, struct inode *ino, struct inode_io *io, bool is_writer)
-{
-	struct shard *s = shard_of(c, ino->node.hash);
-	struct inode_io **slot = is_writer ? &ino->wr : &ino->rd;
-
-	pthread_mutex_lock(&s->mutex);
-	if (*slot == NULL && !ino->is_dead) {
-		__atomic_add_fetch(&io->refs, 1, __ATOMIC_RELAXED);
-		*slot = io;
-		count_fds(c, 1);
-		if (is_writer) {
-			ino->wr_used_ns = clock_mono_ns();
-			list_add_tail(&s->writers, &ino->wr_list);
-		}
-	}
-	pthread_mutex_unlock(&s->mutex);
-}
-
-int inode_io_get(struct inode_cache *c, struct inode *ino, bool for_write, bool may_block, struct inode_io **ret)
-{
-	struct shard *s = shard_of(c, ino->node.hash);
-	struct inode_io *io;
-	int fd;
-
-	if (!S_ISREG(ino->type))
-		return S_ISDIR(ino->type) ? -EISDIR : -EINVAL;
-	pthread_mutex_lock(&s->mutex);
-	io = !for_write && ino->rd != NULL ? ino->rd : ino->wr;
-	if (io != NULL) {
-		__atomic_add_fetch(&io->refs, 1, __ATOMIC_RELAXED);
-		if (for_write)
-			ino->wr_used_ns = clock_mono_ns();
-	}
-	pthread_mutex_unlock(&s->mutex);
-	if (io != NULL) {
-		*ret = io;
-		return 0;
-	}
-	fd = open_data(c, ino, for_write ? O_RDWR : O_RDONLY, may_block);
-	if (fd < 0)
-		return fd;
-	io = make_io(fd);
-	if (io == NULL) {
-		(void)close(fd);
-		return -ENOMEM;
-	}
-	if (!for_write || may_keep_writer(fd))
-		install_io(c, ino, io, for_write);
-	*ret = io;
-	return 0;
-}
-
-void inode_io_adopt(struct inode_cache *c, struct inode *ino, int fd)
-{
-	struct inode_io *io;
-
-	if (!may_keep_writer(fd)) {
-		(void)close(fd);
-		return;
-	}
-	io = make_io(fd);
-	if (io == NULL) {
-		(void)close(fd);
-		return;
-	}
-	install_io(c, ino, io, true);
-	inode_io_put(io);
-}
-
-void inode_io_forget_write(struct inode_cache *c, struct inode *ino)
-{
-	struct shard *s = shard_of(c, ino->node.hash);
-	struct inode_io *io;
-
-	pthread_mutex_lock(&s->mutex);
-	io = detach_io(c, &ino->wr);
-	list_del(&ino->wr_list);
-	pthread_mutex_unlock(&s->mutex);
-	if (io != NULL)
-		inode_io_put(io);
-}
-
-/* ---- group commit ------------------------------------------------------------------------------------ */
-
-static struct inode_sync *sync_of(struct inode *ino)
-{
-	struct inode_sync *s = __atomic_load_n(&ino->sync, __ATOMIC_ACQUIRE);
-	struct inode_sync *expected = NULL;
-
-	if (s != NULL)
-		return s;
-	s = calloc(1, sizeof(*s));
-	if (s == NULL)
-		return NULL;
-	pthread_mutex_init(&s->mutex, NULL);
-	pthread_cond_init(&s->done_cond, NULL);
-	if (__atomic_compare_exchange_n(&ino->sync, &expected, s, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-		return s;
-	pthread_mutex_destroy(&s->mutex);
-	pthread_cond_destroy(&s->done_cond);
-	free(s);
-	return expected;
-}
-
-static int sync_now(struct inode_cache *c, struct inode *ino)
-{
-	struct inode_io *io;
-	int fd, rc;
-
-	if (S_ISREG(ino->type)) {
-		/* The writer's own descriptor, where there is one, is sure to see an error of its writes. */
-		rc = inode_io_get(c, ino, false, true, &io);
-		if (rc < 0)
-			return rc;
-		rc = fsync(io->fd) < 0 ? -errno : 0;
-		inode_io_put(io);
-		return rc;
-	}
-	if (!S_ISDIR(ino->type))
-		return 0;
-	fd = path_open(ino->path_fd, ".", O_RDONLY | O_DIRECTORY, 0, 0);
-	if (fd < 0)
-		return fd;
-	rc = fsync(fd) < 0 ? -errno : 0;
-	(void)close(fd);
-	return rc;
-}
-
-int inode_sync(struct inode_cache *c, struct inode *ino)
-{
-	struct inode_sync *s = sync_of(ino);
-	uint64_t ticket, covers;
-	int rc = 0;
-
-	if (s == NULL)
-		return -ENOMEM;
-	pthread_mutex_lock(&s->mutex);
-	ticket = ++s->n_asked;
-	while (s->done < ticket && s->is_running)
-		pthread_cond_wait(&s->done_cond, &s->mutex);
-	if (s->done < ticket) {
-		/* This one leads: its fsync answers everybody who has asked by now. */
-		s->is_running = true;
-		covers = s->n_asked;
-		pthread_mutex_unlock(&s->mutex);
-		rc = sync_now(c, ino);
-		pthread_mutex_lock(&s->mutex);
-		s->is_running = false;
-		s->done = covers;
-		if (rc < 0) {
-			s->failed_upto = covers;
-			s->failed_rc = rc;
-		}
-		pthread_cond_broadcast(&s->done_cond);
-	} else if (ticket <= s->failed_upto) {
-		rc = s->failed_rc;
-	}
-	pthread_mutex_unlock(&s->mutex);
-	return rc;
-}
-
-/* ---- upkeep ---------------------------------------------------------------------------------------------- */
+/* ---- upkeep ------------------------------------------------------------- */
 
 static void close_idle_writers(struct inode_cache *c, struct shard *s, uint64_t before_ns)
 {
@@ -741,13 +495,12 @@ static void close_idle_writers(struct inode_cache *c, struct shard *s, uint64_t 
 	do {
 		n = 0;
 		pthread_mutex_lock(&s->mutex);
-		list_for_each_safe(pos, tmp, &s->writers)
-		{
+		list_for_each_safe (pos, tmp, &s->writers) {
 			struct inode *ino = list_entry(pos, struct inode, wr_list);
 
 			if (ino->wr_used_ns > before_ns || n == ARRAY_LEN(drop))
 				continue;
-			drop[n++] = detach_io(c, &ino->wr);
+			drop[n++] = inode_detach_io(c, &ino->wr);
 			list_del(&ino->wr_list);
 		}
 		pthread_mutex_unlock(&s->mutex);
@@ -776,10 +529,11 @@ static bool collect_one(struct map_node *n, void *arg)
 	return true;
 }
 
-/* References to all entries of a shard (of one workspace); 0 when out of memory: the next sweep does it. */
+/* References to all entries of a shard (of one workspace); 0 when out of memory: the next sweep
+ * does it. */
 static size_t collect(struct shard *s, const struct workspace *only, struct inode ***ret)
 {
-	struct collect col = { .only = only };
+	struct collect col = {.only = only};
 
 	*ret = NULL;
 	pthread_mutex_lock(&s->mutex);

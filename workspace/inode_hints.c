@@ -32,13 +32,12 @@
 #include "workspace/store.h"
 #include "workspace/tree_walk.h"
 
-#define HINTS_MAX    (1u << 20) /* of all workspaces: some 120 MiB at names of 20 bytes */
-#define REMOVALS_MAX (1u << 16) /* evicted hints that the store is still to forget */
-#define BATCH_ROWS   1024u      /* one transaction; the names are copied: 300 KiB */
-#define CHAIN_MAX    65536u /* levels from an inode up to the root; also ends a circle of old hints \
-			     */
-#define WALK_TRIES    3     /* walks in a row when the tree changes under each */
-#define HINT_NAME_MAX 255u  /* bytes */
+#define HINTS_MAX     (1u << 20) /* of all workspaces: some 120 MiB at names of 20 bytes */
+#define REMOVALS_MAX  (1u << 16) /* evicted hints that the store is still to forget */
+#define BATCH_ROWS    1024u      /* one transaction; the names are copied: 300 KiB */
+#define CHAIN_MAX     65536u     /* levels up to the root; also ends a circle of old hints */
+#define WALK_TRIES    3          /* walks in a row when the tree changes under each */
+#define HINT_NAME_MAX 255u       /* bytes */
 
 struct hint {
 	struct map_node node; /* in hint_ws.by_ino */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The path door (see path.h).  The kernel does the resolving: checking a path here and opening it after
- * would be a race that a sandbox could win.
+ * The path door (see path.h).  The kernel does the resolving: checking a path here and opening it
+ * after would be a race that a sandbox could win.
  */
 #include "workspace/path.h"
 
@@ -19,11 +19,12 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 
-/* The kernel answers EAGAIN when any rename or mount happened during the walk; under a rename storm a
- * handful of tries does not do. */
+/* The kernel answers EAGAIN when any rename or mount happened during the walk; under a rename storm
+ * a handful of tries does not do. */
 #define PATH_RETRIES 128
 
-/* Levels: names of one byte in a path of PATH_MAX give 2048; deeper trees can be made step by step. */
+/* Levels: names of one byte in a path of PATH_MAX give 2048; deeper trees can be made step by step.
+ */
 #define PATH_DEPTH_MAX 65536
 
 static int openat2_once(int dirfd, const char *path, struct open_how *how)
@@ -110,22 +111,22 @@ int path_name_check(const char *name, size_t len)
 	return 0;
 }
 
-/* ---- removing a tree ------------------------------------------------------------------------------ */
+/* ---- removing a tree ---------------------------------------------------- */
 
 /*
- * Depth-first with one open directory for each level would run out of descriptors in a tree that somebody
- * made deep on purpose.  So a directory found inside another is first moved up beside the tree's top under
- * a name of ours, and emptied there: never more than two directories are open, and path lengths do not
- * matter.
+ * Depth-first with one open directory for each level would run out of descriptors in a tree that
+ * somebody made deep on purpose.  So a directory found inside another is first moved up beside the
+ * tree's top under a name of ours, and emptied there: never more than two directories are open, and
+ * path lengths do not matter.
  */
 struct remover {
-	int top;	    /* borrowed: where the tree hangs */
+	int top;            /* borrowed: where the tree hangs */
 	const char *prefix; /* of the names that parked directories get */
 	unsigned long n_parked, n_done;
 };
 
-/* A directory whose owner took the permission bits away from himself gets them back first: emptying needs
- * them, and so does moving it, since that changes its "..".  Returns an O_PATH descriptor. */
+/* A directory whose owner took the permission bits away from himself gets them back first: emptying
+ * needs them, and so does moving it, since that changes its "..".  Returns an O_PATH descriptor. */
 static int open_up_dir(int dirfd, const char *name)
 {
 	char proc[PATH_PROC_LEN];
@@ -204,7 +205,8 @@ static int empty_and_remove(struct remover *r, const char *name)
 	fd = open_dir_to_empty(r->top, name);
 	if (fd < 0)
 		return fd;
-	/* Somebody may still be adding names; three passes, then it is an error that the caller sees. */
+	/* Somebody may still be adding names; three passes, then it is an error that the caller
+	 * sees. */
 	for (int pass = 0; pass < 3; pass++) {
 		rc = empty_directory(r, fd);
 		if (rc < 0)
@@ -217,7 +219,8 @@ static int empty_and_remove(struct remover *r, const char *name)
 	return -ENOTEMPTY;
 }
 
-/* A crash leaves parked directories behind: the numbering begins after those, and all of them go. */
+/* A crash leaves parked directories behind: the numbering begins after those, and all of them go.
+ */
 static int find_parked(struct remover *r)
 {
 	size_t prefix_len = strlen(r->prefix);
@@ -234,8 +237,10 @@ static int find_parked(struct remover *r)
 		return -ENOMEM;
 	}
 	while ((e = readdir(d)) != NULL)
-		if (strncmp(e->d_name, r->prefix, prefix_len) == 0 && e->d_name[prefix_len] == '.' &&
-		    io_parse_u64(e->d_name + prefix_len + 1, 0, ULONG_MAX - 1, &n) == 0 && n >= r->n_parked)
+		if (strncmp(e->d_name, r->prefix, prefix_len) == 0 &&
+		    e->d_name[prefix_len] == '.' &&
+		    io_parse_u64(e->d_name + prefix_len + 1, 0, ULONG_MAX - 1, &n) == 0 &&
+		    n >= r->n_parked)
 			r->n_parked = n + 1;
 	return 0;
 }
@@ -244,7 +249,7 @@ int path_remove_tree(int dirfd, const char *name, struct err *err)
 {
 	char prefix[NAME_MAX / 2];
 	char parked[NAME_MAX + 1];
-	struct remover r = { .top = dirfd, .prefix = prefix };
+	struct remover r = {.top = dirfd, .prefix = prefix};
 	int rc;
 
 	if (path_name_check(name, strlen(name)) < 0 || strlen(name) > NAME_MAX / 3)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The store: SQLite in WAL mode below the data directory.  The only folder that sees sqlite is this one's
- * store*.c.  Every write is one IMMEDIATE transaction; reads and writes block, so callers are pool threads
- * (or main, before the loops run).  One connection, guarded by a mutex.
+ * The store: SQLite in WAL mode below the data directory.  The only folder that sees sqlite is this
+ * one's store*.c.  Every write is one IMMEDIATE transaction; reads and writes block, so callers are
+ * pool threads (or main, before the loops run).  One connection, guarded by a mutex.
  */
 #ifndef WORKSPACE_STORE_H
 #define WORKSPACE_STORE_H
@@ -18,12 +18,14 @@ struct store;
 /**
  * store_open() - open or make the database and bring its schema up to date
  * @data_dir:	absolute; "workspace.db" lies there unless @url says otherwise
- * @url:	WORKSPACE_DATABASE_URL or NULL: sqlite:PATH, sqlite://PATH (relative), sqlite:///PATH (absolute);
- *		relative to @data_dir, since the working directory of a daemon is nobody's; a query is ignored
+ * @url:	WORKSPACE_DATABASE_URL or NULL: sqlite:PATH, sqlite://PATH (relative),
+ *		sqlite:///PATH (absolute).  Relative means to @data_dir, since the working
+ *		directory of a daemon is nobody's.  A query is ignored.
  *
  * Makes missing folders; the data directory is closed to others (0700), the database is 0600.
- * Takes an exclusive lock on the data directory (a lock file), so that a second daemon is refused with a
- * sentence that names the process that holds it (-EBUSY).  A database of a newer version than this program knows is refused (-EPROTONOSUPPORT).
+ * Takes an exclusive lock on the data directory (a lock file), so that a second daemon is refused
+ * with a sentence that names the process that holds it (-EBUSY).  A database of a newer version
+ * than this program knows is refused (-EPROTONOSUPPORT).
  */
 int store_open(const char *data_dir, const char *url, struct store **ret, struct err *err);
 void store_close(struct store *s);
@@ -32,7 +34,7 @@ enum ws_row_state { WS_ROW_LIVE = 0, WS_ROW_DELETING = 1, WS_ROW_MAKING = 2 };
 
 struct ws_row {
 	char id[37];
-	char *name;	     /* owned, may be NULL */
+	char *name;          /* owned, may be NULL */
 	char *metadata_json; /* owned; an object of strings */
 	char *exports_json;  /* owned, NULL: the default rules */
 	uint32_t owner_uid, owner_gid;
@@ -41,24 +43,29 @@ struct ws_row {
 };
 void ws_row_fini(struct ws_row *row);
 
-int store_ws_insert(struct store *s, struct ws_row *row, struct err *err); /* sets row->seq; -EEXIST */
+/* store_ws_insert() - sets row->seq; -EEXIST when the id is taken */
+int store_ws_insert(struct store *s, struct ws_row *row, struct err *err);
+/* The next three: -ENOENT when there is no such row. */
 int store_ws_set_state(struct store *s, const char *id, enum ws_row_state state, struct err *err);
-int store_ws_set_exports(struct store *s, const char *id, const char *json_or_null, uint64_t updated_ns, struct err *err);
+int store_ws_set_exports(struct store *s, const char *id, const char *json_or_null,
+			 uint64_t updated_ns, struct err *err);
 int store_ws_remove(struct store *s, const char *id, struct err *err); /* and its hints */
-/* The three above: -ENOENT when there is no such row.
- *
- * store_ws_each() - all rows, oldest first; stops when @fn returns other than 0, and returns that.  A damaged row
- * is logged and skipped.  The store is locked meanwhile: @fn must not call it.  So for store_hints_each(). */
-int store_ws_each(struct store *s, int (*fn)(void *arg, const struct ws_row *row), void *arg, struct err *err);
+
+/* store_ws_each() - all rows, oldest first; stops when @fn returns other than 0, and returns that.
+ * A damaged row is logged and skipped.  The store is locked meanwhile: @fn must not call it.  So
+ * for store_hints_each(). */
+int store_ws_each(struct store *s, int (*fn)(void *arg, const struct ws_row *row), void *arg,
+		  struct err *err);
 
 struct hint_row {
 	char ws_id[37];
 	uint64_t ino, birth_ns, parent_ino;
-	const char *name; /* borrowed; NULL for store_hints_put(): remove what is known of this inode */
+	const char *name; /* borrowed; NULL in store_hints_put(): forget this inode */
 };
 /* store_hints_put() - one transaction; rows of workspaces that are gone are passed over */
 int store_hints_put(struct store *s, const struct hint_row *rows, size_t n, struct err *err);
-int store_hints_each(struct store *s, const char *ws_id, int (*fn)(void *arg, const struct hint_row *row), void *arg, struct err *err);
+int store_hints_each(struct store *s, const char *ws_id,
+		     int (*fn)(void *arg, const struct hint_row *row), void *arg, struct err *err);
 
 /* store_check() - for /ready: can it be read and written now? */
 int store_check(struct store *s, struct err *err);

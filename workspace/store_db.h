@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the store's files share: the connection, errors in words, statements that finalise
- * themselves. Included by store*.c alone, since it shows sqlite.
+ * themselves.  Included by store*.c alone, since it shows sqlite.
  */
 #ifndef WORKSPACE_STORE_DB_H
 #define WORKSPACE_STORE_DB_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A walk of a whole tree that an unfriendly user may have built and is changing meanwhile: links are not
- * followed, other mounts not entered, depth costs memory and not stack or descriptors.
+ * A walk of a whole tree that an unfriendly user may have built and is changing meanwhile: links
+ * are not followed, other mounts not entered, depth costs memory and not stack or descriptors.
  */
 #ifndef WORKSPACE_TREE_WALK_H
 #define WORKSPACE_TREE_WALK_H
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 struct tree_entry {
-	int dirfd;	  /* borrowed: the directory it is in */
+	int dirfd;        /* borrowed: the directory it is in */
 	const char *name; /* borrowed */
 	uint64_t parent_ino;
 	const struct statx *stx; /* type, ino, btime, mnt_id */
@@ -19,8 +19,9 @@ struct tree_entry {
 
 struct tree_walk_result {
 	uint64_t n_entries;
-	/* A directory was changed while the walk ran, so that an entry may have moved from where the walk was
-	 * not yet to where it had been.  False: everything that was there all the time was seen. */
+	/* A directory was changed while the walk ran, so that an entry may have moved from where
+	 * the walk was not yet to where it had been.  False: everything that was there all the time
+	 * was seen. */
 	bool is_raced;
 	int first_err; /* 0, or why a part of the tree was not looked at: -EACCES, -EMFILE, -EIO */
 };

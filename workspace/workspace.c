@@ -27,6 +27,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/io.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "proto/jsonx.h"
@@ -512,20 +513,20 @@ static int load_all(struct ws_registry *r, struct err *err)
 	return rc;
 }
 
-/* The data directory is the operator's to name; below it everything goes through the path door. */
+/* The operator names the data directory and may have made "workspaces" a link to a larger disk or a
+ * mount; below it everything goes through the path door. */
 static int open_workspaces_folder(const char *data_dir, int *ret_fd, struct err *err)
 {
-	auto_close int data = open(data_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	auto_close int data = io_open_dir(AT_FDCWD, data_dir);
 	int fd;
 
 	if (data < 0)
-		return err_set(err, -errno, "data directory: %s", strerror(errno));
+		return err_set(err, data, "data directory: %s", strerror(-data));
 	if (mkdirat(data, "workspaces", 0700) < 0 && errno != EEXIST)
 		return err_set(err, -errno, "make the folder of workspaces: %s", strerror(errno));
-	/* A plain open: an operator may have made it a link or a mount of a larger disk. */
-	fd = openat(data, "workspaces", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = io_open_dir(data, "workspaces");
 	if (fd < 0)
-		return err_set(err, -errno, "open the folder of workspaces: %s", strerror(errno));
+		return err_set(err, fd, "open the folder of workspaces: %s", strerror(-fd));
 	*ret_fd = fd;
 	return 0;
 }

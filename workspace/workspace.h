@@ -19,13 +19,13 @@
 #include "base/map.h"
 #include "workspace/export_rules.h"
 
-#define WS_ID_LEN	  36 /* UUID v4 as text */
-#define WS_NAME_MAX	  255 /* bytes */
+#define WS_ID_LEN         36  /* UUID v4 as text */
+#define WS_NAME_MAX       255 /* bytes */
 #define WS_META_PAIRS_MAX 64
-#define WS_META_KEY_MAX	  128  /* bytes */
+#define WS_META_KEY_MAX   128  /* bytes */
 #define WS_META_VALUE_MAX 4096 /* bytes: with the others bounds a row to some 270 KiB */
 
-/* ---- one workspace ------------------------------------------------------- */
+/* ---- one workspace ------------------------------------------------------ */
 
 struct ws_pair {
 	char *key, *value; /* owned */
@@ -33,33 +33,34 @@ struct ws_pair {
 
 struct workspace {
 	struct map_node by_key; /* registry's */
-	int refs;		/* atomic; see workspace_ref() */
+	int refs;               /* atomic; see workspace_ref() */
 	char id[WS_ID_LEN + 1];
 	uint8_t uuid[16];
-	uint64_t key; /* first 8 bytes of the uuid, big-endian: in file handles; unique in the registry */
+	uint64_t key;  /* first 8 bytes of the uuid, big-endian: in handles; unique */
 	uint64_t fsid; /* what NFS shows as fsid: never 0 or 1, constant for the workspace's life */
 	int root_fd;   /* owned: O_PATH|O_DIRECTORY of files/; -1 only while it is being made */
-	uint64_t root_mnt_id; /* statx stx_mnt_id of root_fd: what is mounted inside shows another */
+	uint64_t root_mnt_id; /* stx_mnt_id of root_fd: what is mounted inside shows another */
 	uint64_t root_ino;    /* inode number of root_fd */
 	uint32_t root_dev_major, root_dev_minor;
-	uint32_t fs_id; /* atomic; identity of the file system in file handles; 0 until inode.c asked */
-	uint64_t slow_until_ns; /* atomic; CLOCK_MONOTONIC: until then what may wait goes to a pool at once */
+	uint32_t fs_id; /* atomic; the file system in handles; 0 until inode.c asked */
+	/* atomic; CLOCK_MONOTONIC: until then what may wait goes to a pool at once */
+	uint64_t slow_until_ns;
 	uid_t owner_uid; /* what every door shows */
 	gid_t owner_gid;
-	bool is_gone;  /* atomic: deleted; handles answer ESTALE */
-	uint64_t seq;  /* creation order, for newest-first lists */
+	bool is_gone;                    /* atomic: deleted; handles answer ESTALE */
+	uint64_t seq;                    /* creation order, for newest-first lists */
 	uint64_t created_ns, updated_ns; /* CLOCK_REALTIME; updated_ns is atomic */
-	char *name;	   /* owned, may be NULL; immutable in this API */
-	struct ws_pair *metadata; /* owned */
+	char *name;                      /* owned, may be NULL; immutable */
+	struct ws_pair *metadata;        /* owned */
 	size_t n_metadata;
-	const struct export_rules *exports; /* atomic pointer; NULL = the registry's default rules */
-	uint64_t export_gen; /* atomic: counts changes, so that a cached verdict can be recognised as old */
+	const struct export_rules *exports; /* atomic; NULL = the registry's default rules */
+	uint64_t export_gen; /* atomic: counts changes, which make a cached verdict old */
 };
 
 void workspace_ref(struct workspace *ws);   /* any thread */
 void workspace_unref(struct workspace *ws); /* any thread; the last one closes root_fd and frees */
 
-/* ---- the registry -------------------------------------------------------- */
+/* ---- the registry ------------------------------------------------------- */
 
 struct ws_registry;
 struct store;
@@ -69,8 +70,9 @@ struct ws_registry_options {
 	uid_t owner_uid;      /* WORKSPACE_OWNER, for new workspaces */
 	gid_t owner_gid;
 	struct export_rules default_exports;
-	/* Called before anybody can find the workspace, at create and at start, so that the broker knows the
-	 * folder; and after nobody can find it any more.  May be NULL.  Pool or main thread. */
+	/* Called before anybody can find the workspace, at create and at start, so that the broker
+	 * knows the folder; and after nobody can find it any more.  May be NULL.  Pool or main
+	 * thread. */
 	int (*on_open)(void *arg, const struct workspace *ws, struct err *err);
 	void (*on_gone)(void *arg, const struct workspace *ws);
 	void *arg;
@@ -88,7 +90,7 @@ int ws_registry_open(struct store *store, const struct ws_registry_options *o,
 void ws_registry_close(struct ws_registry *r); /* every reference but the registry's must be back */
 
 struct ws_create {
-	const char *name; /* borrowed, may be NULL */
+	const char *name;               /* borrowed, may be NULL */
 	const struct ws_pair *metadata; /* borrowed */
 	size_t n_metadata;
 };
@@ -99,9 +101,10 @@ struct ws_create {
  * Pool thread (writes to the store, blocks).  On success *@ret is a reference the caller owns.
  * Return: 0, -EINVAL (name or metadata not acceptable), -ENOSPC, -EIO.
  */
-int ws_create(struct ws_registry *r, const struct ws_create *c, struct workspace **ret, struct err *err);
+int ws_create(struct ws_registry *r, const struct ws_create *c, struct workspace **ret,
+	      struct err *err);
 
-/* ws_find() - by text id; any text that is no known id gives NULL.  Owned reference.  Any thread. */
+/* ws_find() - by text id; text that is no known id gives NULL.  Owned reference.  Any thread. */
 struct workspace *ws_find(struct ws_registry *r, const char *id);
 /* ws_find_key() - by the key in a file handle.  Owned reference or NULL.  Any thread. */
 struct workspace *ws_find_key(struct ws_registry *r, uint64_t key);
@@ -110,22 +113,26 @@ struct workspace *ws_find_key(struct ws_registry *r, uint64_t key);
 int ws_list(struct ws_registry *r, struct workspace ***ret, size_t *ret_n);
 void ws_list_free(struct workspace **list, size_t n);
 
-/* ws_list_generation() - grows with each create and delete, and over restarts: mtime (it is a time in ns of
- * CLOCK_REALTIME, pushed on where two changes fall together) and cookie verifier of "/".  Any thread. */
+/* ws_list_generation() - grows with each create and delete, and over restarts: mtime (it is a time
+ * in ns of CLOCK_REALTIME, pushed on where two changes fall together) and cookie verifier of "/".
+ * Any thread. */
 uint64_t ws_list_generation(struct ws_registry *r);
 
 /**
  * ws_delete() - mark, take out of the registry, remove the files, drop the row
  *
  * Pool thread; blocks for as long as removing the tree takes.  Directories without permission bits
- * are opened up first.  Return: 0, -ENOENT (unknown id), -EIO (what is left is finished at next start).
+ * are opened up first.  Return: 0, -ENOENT (unknown id), -EIO (what is left is finished at next
+ * start).
  */
 int ws_delete(struct ws_registry *r, const char *id, struct err *err);
 
-/* ws_set_exports() - publish rules (copied) and store them; NULL returns to the default.  Pool thread. */
-int ws_set_exports(struct ws_registry *r, struct workspace *ws, const struct export_rules *rules, struct err *err);
+/* ws_set_exports() - publish rules (copied) and store them; NULL returns to the default.  Pool
+ * thread. */
+int ws_set_exports(struct ws_registry *r, struct workspace *ws, const struct export_rules *rules,
+		   struct err *err);
 
-/* ws_exports() - rules in force now; borrowed, valid for the registry's life (old ones are kept). */
+/* ws_exports() - rules in force now; borrowed, valid for the registry's life.  Waits for nobody. */
 const struct export_rules *ws_exports(struct ws_registry *r, const struct workspace *ws);
 
 #endif

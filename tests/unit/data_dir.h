@@ -27,7 +27,8 @@ static inline int data_dir_make(void **state)
 
 	if (d == NULL)
 		return -1;
-	(void)snprintf(d->path, sizeof(d->path), "%.40s/ws-test.XXXXXX", tmp != NULL ? tmp : "/tmp");
+	(void)snprintf(d->path, sizeof(d->path), "%.40s/ws-test.XXXXXX",
+		       tmp != NULL ? tmp : "/tmp");
 	if (mkdtemp(d->path) == NULL)
 		return -1;
 	d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

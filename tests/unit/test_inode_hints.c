@@ -476,6 +476,49 @@ static void test_a_walk_knows_that_something_moved_under_it(void **state)
 	assert_true(res.is_raced);
 }
 
+struct exchange {
+	int root;
+	int n_files;
+};
+
+/* In the first folder that is read, exchanges the other two, which wait to be read. */
+static int exchange_others(void *arg, const struct tree_entry *e)
+{
+	struct exchange *x = arg;
+	char others[3];
+
+	if (S_ISDIR(e->stx->stx_mode))
+		return 0;
+	assert_int_equal(key_at(e->dirfd, "").ino, e->parent_ino);
+	if (x->n_files++ > 0)
+		return 0;
+	(void)snprintf(others, sizeof(others), "%s",
+		       e->name[0] == 'a'   ? "bc"
+		       : e->name[0] == 'b' ? "ac"
+					   : "ab");
+	assert_int_equal(renameat2(x->root, (char[]){others[0], 0}, x->root, (char[]){others[1], 0},
+				   RENAME_EXCHANGE),
+			 0);
+	return 0;
+}
+
+static void test_a_walk_takes_no_folder_for_another(void **state)
+{
+	struct data_dir *d = *state;
+	struct exchange x = {.root = d->fd};
+	struct tree_walk_result res;
+
+	make_dir(d->fd, "a");
+	make_dir(d->fd, "b");
+	make_dir(d->fd, "c");
+	make_file(d->fd, "a/a-file");
+	make_file(d->fd, "b/b-file");
+	make_file(d->fd, "c/c-file");
+	assert_int_equal(tree_walk(d->fd, exchange_others, &x, &res), 0);
+	assert_int_equal(x.n_files, 1);
+	assert_true(res.is_raced);
+}
+
 static void test_a_walk_tells_what_it_could_not_see(void **state)
 {
 	struct data_dir *d = *state;
@@ -506,6 +549,7 @@ int main(void)
 		TEST_IN_DATA_DIR(test_many_seekers_share_walks_while_files_move),
 		TEST_IN_DATA_DIR(test_a_walk_sees_each_entry_once_and_follows_nothing),
 		TEST_IN_DATA_DIR(test_a_walk_knows_that_something_moved_under_it),
+		TEST_IN_DATA_DIR(test_a_walk_takes_no_folder_for_another),
 		TEST_IN_DATA_DIR(test_a_walk_tells_what_it_could_not_see),
 	};
 

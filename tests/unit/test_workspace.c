@@ -286,6 +286,43 @@ static void test_deleting_removes_all_but_what_is_in_use_lives_on(void **state)
 	down(&h);
 }
 
+static int see_deleting(void *arg, const struct ws_row *row)
+{
+	(void)arg;
+	return row->state == WS_ROW_DELETING ? 1 : 0;
+}
+
+struct witness {
+	struct house *h;
+	bool was_marked, had_folder;
+};
+
+static void witness_gone(void *arg, const struct workspace *ws)
+{
+	struct witness *w = arg;
+
+	w->was_marked = store_ws_each(w->h->store, see_deleting, NULL, NULL) == 1;
+	w->had_folder = exists(w->h, ws->id, "/files");
+}
+
+static void test_a_deletion_is_in_the_store_before_anything_goes(void **state)
+{
+	const struct data_dir *d = *state;
+	struct house h = {.dir = d};
+	struct witness w = {.h = &h};
+	struct ws_registry_options o = {.data_dir = d->path, .on_gone = witness_gone, .arg = &w};
+	struct workspace *ws;
+
+	assert_int_equal(store_open(d->path, NULL, &h.store, NULL), 0);
+	assert_int_equal(ws_registry_open(h.store, &o, &h.reg, NULL), 0);
+	ws = create(&h, NULL);
+	assert_int_equal(ws_delete(h.reg, ws->id, NULL), 0);
+	assert_true(w.was_marked);
+	assert_true(w.had_folder);
+	workspace_unref(ws);
+	down(&h);
+}
+
 static void test_names_and_metadata_have_limits_that_are_told(void **state)
 {
 	static char a256[257], a129[130], a4097[4098];
@@ -654,6 +691,7 @@ int main(void)
 		TEST_IN_DATA_DIR(test_everything_is_there_after_a_restart),
 		TEST_IN_DATA_DIR(test_lists_are_newest_first_and_the_generation_grows),
 		TEST_IN_DATA_DIR(test_deleting_removes_all_but_what_is_in_use_lives_on),
+		TEST_IN_DATA_DIR(test_a_deletion_is_in_the_store_before_anything_goes),
 		TEST_IN_DATA_DIR(test_names_and_metadata_have_limits_that_are_told),
 		TEST_IN_DATA_DIR(test_a_failed_creation_leaves_nothing),
 		TEST_IN_DATA_DIR(test_what_a_crash_interrupted_is_finished_at_start),

@@ -58,8 +58,8 @@ static inline void fixture_open_cache(struct ws_fixture *f, size_t max_fds)
 
 	assert_int_equal(inode_cache_new(&o, &f->inodes, NULL), 0);
 	assert_int_equal(inode_root(f->inodes, f->ws, &f->root), 0);
-	f->owner = (struct fileops){ .inodes = f->inodes, .acts_as_owner = true, .may_block = true };
-	f->other = (struct fileops){ .inodes = f->inodes, .acts_as_owner = false, .may_block = true };
+	f->owner = (struct fileops){.inodes = f->inodes, .acts_as_owner = true, .may_block = true};
+	f->other = (struct fileops){.inodes = f->inodes, .acts_as_owner = false, .may_block = true};
 }
 
 static inline void fixture_close_cache(struct ws_fixture *f)
@@ -70,9 +70,9 @@ static inline void fixture_close_cache(struct ws_fixture *f)
 
 static inline void fixture_open(struct ws_fixture *f)
 {
-	struct ws_registry_options o = { .data_dir = f->dir, .owner_uid = 1000, .owner_gid = 1000 };
-	struct ws_create c = { .name = "unit" };
-	struct err err = { 0 };
+	struct ws_registry_options o = {.data_dir = f->dir, .owner_uid = 1000, .owner_gid = 1000};
+	struct ws_create c = {.name = "unit"};
+	struct err err = {0};
 
 	memset(f->dir, 0, sizeof(f->dir));
 	(void)snprintf(f->dir, sizeof(f->dir), "/tmp/ws-unit.XXXXXX");
@@ -81,14 +81,15 @@ static inline void fixture_open(struct ws_fixture *f)
 	assert_int_equal(store_open(f->dir, NULL, &f->store, &err), 0);
 	assert_int_equal(ws_registry_open(f->store, &o, &f->registry, &err), 0);
 	assert_int_equal(ws_create(f->registry, &c, &f->ws, &err), 0);
-	f->files = open(path_proc((char[PATH_PROC_LEN]){ 0 }, f->ws->root_fd), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	f->files = open(path_proc((char[PATH_PROC_LEN]){0}, f->ws->root_fd),
+			O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	assert_true(f->files >= 0);
 	fixture_open_cache(f, 1000);
 }
 
 static inline void fixture_close(struct ws_fixture *f)
 {
-	struct err err = { 0 };
+	struct err err = {0};
 
 	fixture_close_cache(f);
 	(void)close(f->files);
@@ -100,7 +101,8 @@ static inline void fixture_close(struct ws_fixture *f)
 }
 
 /* A local process writes a file in the workspace. */
-static inline void fixture_local_file(struct ws_fixture *f, const char *name, const char *text, mode_t mode)
+static inline void fixture_local_file(struct ws_fixture *f, const char *name, const char *text,
+				      mode_t mode)
 {
 	int fd = openat(f->files, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
 
