@@ -1,168 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See http_conn.h.  The only file that sees llhttp.
- *
- * A head is gathered whole, checked line by line (http_head_check), and given to llhttp in one
- * piece; so names and values are single runs of bytes in the request's arena.  llhttp is told that
- * there is no body: bodies are framed by http_body, whose strictness does not depend on how llhttp
- * was built.
- *
- * Every public function corks the connection, does its work, and settles: sends what there is in
- * one go, continues with what had to wait, and brings the watch and the deadline in line with the
- * state.  All answers of one turn leave in one send.
+ * See http_conn.h.  Every public function corks the connection, does its work, and settles: sends
+ * what there is in one go, continues with what had to wait, and brings the watch and the deadline
+ * in line with the state.  All answers of one turn leave in one send.
  */
 #include "http/http_conn.h"
 
 #include <errno.h>
-#include <llhttp.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "http/http_head.h"
 
 #define DISCARD_MAX  (64u << 10)    /* bytes: a refused body that is shorter is read and dropped */
 #define WAITING_MAX  HTTP_READ_SIZE /* bytes that may wait behind a request at work */
 #define PROGRESS_MIN (16u << 10)    /* bytes within a deadline that count as going on */
 #define OUT_MAX      (1u << 30)     /* bytes of one answer; a guard against our own mistakes */
 
-/* ---- the head, by llhttp -----------------------------------------------------------------------
- */
-
-struct head_parse {
-	struct http_request *req;
-	struct http_header *headers;
-	size_t max;
-	const char *url;
-	size_t url_len;
-	bool is_whole;
-};
-
-static int on_url(llhttp_t *p, const char *at, size_t n)
-{
-	struct head_parse *h = p->data;
-
-	h->url = at;
-	h->url_len = n;
-	return 0;
-}
-
-static int on_header_field(llhttp_t *p, const char *at, size_t n)
-{
-	struct head_parse *h = p->data;
-
-	if (h->req->n_headers == h->max)
-		return -1;
-	h->headers[h->req->n_headers++] =
-		(struct http_header){.name = at, .name_len = (uint32_t)n, .value = ""};
-	return 0;
-}
-
-static int on_header_value(llhttp_t *p, const char *at, size_t n)
-{
-	struct head_parse *h = p->data;
-	struct http_header *header = &h->headers[h->req->n_headers - 1];
-
-	while (n > 0 && (at[n - 1] == ' ' || at[n - 1] == '\t'))
-		n--;
-	header->value = at;
-	header->value_len = (uint32_t)n;
-	return 0;
-}
-
-static int on_headers_complete(llhttp_t *p)
-{
-	struct head_parse *h = p->data;
-
-	h->is_whole = true;
-	return 1; /* no body, as far as llhttp is concerned */
-}
-
-static int on_message_complete(llhttp_t *p)
-{
-	(void)p;
-	return HPE_PAUSED;
-}
-
-static const llhttp_settings_t head_settings = {
-	.on_url = on_url,
-	.on_header_field = on_header_field,
-	.on_header_value = on_header_value,
-	.on_headers_complete = on_headers_complete,
-	.on_message_complete = on_message_complete,
-};
-
-static enum http_method method_of(unsigned llhttp_method)
-{
-	switch (llhttp_method) {
-	case HTTP_GET:
-		return HTTP_M_GET;
-	case HTTP_HEAD:
-		return HTTP_M_HEAD;
-	case HTTP_POST:
-		return HTTP_M_POST;
-	case HTTP_PUT:
-		return HTTP_M_PUT;
-	case HTTP_DELETE:
-		return HTTP_M_DELETE;
-	case HTTP_PATCH:
-		return HTTP_M_PATCH;
-	case HTTP_OPTIONS:
-		return HTTP_M_OPTIONS;
-	default:
-		return HTTP_M_OTHER;
-	}
-}
-
-static int parse_lines(struct http_request *req, const char *head, size_t len, struct head_parse *h,
-		       const char **ret_why)
-{
-	llhttp_t parser;
-	llhttp_errno_t e;
-
-	llhttp_init(&parser, HTTP_REQUEST, &head_settings);
-	parser.data = h;
-	e = llhttp_execute(&parser, head, len);
-	if (e == HPE_INVALID_METHOD) {
-		*ret_why = "unknown method";
-		return -501;
-	}
-	if (!h->is_whole || h->url == NULL) {
-		*ret_why = "malformed head";
-		return -400;
-	}
-	req->is_http10 = parser.http_minor == 0;
-	req->method = method_of(parser.method);
-	req->method_text = llhttp_method_name(parser.method);
-	return 0;
-}
-
-/* parse_head() - a whole head into @req; 0 or the negative HTTP status to refuse it with */
-static int parse_head(struct http_request *req, const char *p, size_t n, unsigned n_lines,
-		      const char **ret_why)
-{
-	struct head_parse h = {.req = req, .max = n_lines};
-	const char *head;
-	int rc;
-
-	rc = http_head_check(p, n, ret_why);
-	if (rc < 0)
-		return rc;
-	head = arena_strndup(&req->arena, p, n);
-	h.headers = arena_alloc(&req->arena, n_lines * sizeof(*h.headers));
-	*ret_why = "out of memory";
-	if (head == NULL || h.headers == NULL)
-		return -500;
-	req->headers = h.headers;
-	rc = parse_lines(req, head, n, &h, ret_why);
-	if (rc == 0)
-		rc = http_request_target(req, h.url, h.url_len, ret_why);
-	return rc == 0 ? http_request_frame(req, ret_why) : rc;
-}
-
-/* ---- deadlines ---------------------------------------------------------------------------------
- */
+/* ---- deadlines ----------------------------------------------------------- */
 
 static size_t unsent(const struct http_conn *c)
 {
@@ -210,8 +68,7 @@ static void update_deadline(struct http_conn *c)
 		arm(c, d);
 }
 
-/* ---- closing -----------------------------------------------------------------------------------
- */
+/* ---- closing ------------------------------------------------------------- */
 
 #define ID_SHOWN                                                                                   \
 	8 /* characters of an id in the log: an id may be all it takes to mount a workspace */
@@ -283,8 +140,7 @@ static void close_now(struct http_conn *c)
 	c->ops->close(c);
 }
 
-/* ---- sending ------------------------------------------------------------------------------------
- */
+/* ---- sending ------------------------------------------------------------- */
 
 static void begin_out(struct http_conn *c)
 {
@@ -321,8 +177,7 @@ static void fail(struct http_conn *c)
 	c->is_dead = true;
 }
 
-/* ---- answers ------------------------------------------------------------------------------------
- */
+/* ---- answers ------------------------------------------------------------- */
 
 /* finish() - the answer is queued whole: count it, free the request, go on to the next */
 static void finish(struct http_conn *c)
@@ -405,8 +260,7 @@ static void refuse(struct http_conn *c, int status, const char *why)
 	answer(c);
 }
 
-/* ---- requests -----------------------------------------------------------------------------------
- */
+/* ---- requests ------------------------------------------------------------ */
 
 static void run_handler(struct http_conn *c)
 {
@@ -460,7 +314,7 @@ static void begin_request(struct http_conn *c, const char *head, size_t n, unsig
 	c->req = req;
 	req->conn = c;
 	req->begin_ns = clock_mono_ns();
-	rc = parse_head(req, head, n, n_lines, &why);
+	rc = http_head_parse(req, head, n, n_lines, &why);
 	http_core_make_id(c->core, id, sizeof(id));
 	http_request_take_id(req, id);
 	if (rc < 0) {
@@ -533,8 +387,7 @@ static void end_body(struct http_conn *c)
 		c->req->hooks.on_body_end(c->req);
 }
 
-/* ---- input --------------------------------------------------------------------------------------
- */
+/* ---- input --------------------------------------------------------------- */
 
 static bool takes_input(const struct http_conn *c)
 {
@@ -598,8 +451,7 @@ static size_t process(struct http_conn *c, const char *p, size_t n)
 	return used;
 }
 
-/* ---- settling -----------------------------------------------------------------------------------
- */
+/* ---- settling ------------------------------------------------------------ */
 
 static void process_waiting(struct http_conn *c)
 {
@@ -684,8 +536,7 @@ static void uncork(struct http_conn *c)
 	c->is_corked = false;
 }
 
-/* ---- the owner's side ---------------------------------------------------------------------------
- */
+/* ---- the owner's side ---------------------------------------------------- */
 
 void http_conn_init(struct http_conn *c, struct http_core *core, const struct http_conn_ops *ops,
 		    const struct http_peer *peer)
@@ -793,8 +644,7 @@ void http_conn_handler_done(struct http_core *core, struct http_request *req)
 	uncork(c);
 }
 
-/* ---- streams ------------------------------------------------------------------------------------
- */
+/* ---- streams ------------------------------------------------------------- */
 
 void http_conn_answer(struct http_request *req)
 {

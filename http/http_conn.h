@@ -22,7 +22,9 @@
 #include "base/buf.h"
 #include "base/list.h"
 #include "http/http_auth.h"
+#include "http/http_body.h"
 #include "http/http_core.h"
+#include "http/http_head.h"
 #include "http/http_request.h"
 
 struct http_conn;
@@ -92,8 +94,7 @@ const struct http_peer *http_conn_peer(const struct http_conn *c);
 /* http_conn_handler_done() - the pool has run router_run(); the request's client may be gone */
 void http_conn_handler_done(struct http_core *core, struct http_request *req);
 
-/* ---- for streaming handlers (R_STREAM) --------------------------------------------------------
- */
+/* ---- for streaming handlers (R_STREAM) ----------------------------------- */
 
 /* http_conn_answer() - res is filled in as a whole: send it.  The request is freed. */
 void http_conn_answer(struct http_request *req);

@@ -181,6 +181,7 @@ void http_core_give_buf(struct http_core *core, struct buf *b)
 		return;
 	}
 	buf_reset(b);
+	b->max = 0;
 	core->spare_bufs[core->n_spare_bufs++] = *b;
 	*b = (struct buf){0};
 }

@@ -11,8 +11,7 @@
 #include "http/http_request.h"
 #include "http/json_out.h"
 
-/* ---- the contract's error table ----------------------------------------------------------------
- */
+/* ---- the contract's error table ------------------------------------------ */
 
 struct code_row {
 	enum http_code code;
@@ -114,8 +113,7 @@ void http_response_errno(struct http_request *req, int rc, const struct err *err
 	}
 }
 
-/* ---- whole answers ------------------------------------------------------------------------------
- */
+/* ---- whole answers ------------------------------------------------------- */
 
 struct json_out http_response_json(struct http_request *req)
 {
@@ -146,8 +144,7 @@ void http_response_header(struct http_request *req, const char *name, const char
 		res->extra[res->n_extra++] = line;
 }
 
-/* ---- the head -----------------------------------------------------------------------------------
- */
+/* ---- the head ------------------------------------------------------------ */
 
 struct reason {
 	int status;

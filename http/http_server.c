@@ -40,8 +40,9 @@ struct http_server {
 	struct list sockets;
 	unsigned n_conns;
 	uint64_t n_accepted;
-	unsigned n_pool; /* requests given to the pool or waiting for it */
-	unsigned n_slow; /* of those with R_SLOW, how many run */
+	uint64_t paused_ns; /* clock_mono_ns() of the last line that said so */
+	unsigned n_pool;    /* requests given to the pool or waiting for it */
+	unsigned n_slow;    /* of those with R_SLOW, how many run */
 	struct list slow_queue;
 	char read_buf[HTTP_READ_SIZE];
 };
@@ -56,8 +57,7 @@ struct http_socket {
 
 static void watch_listener(struct http_server *s);
 
-/* ---- the pool -----------------------------------------------------------------------------------
- */
+/* ---- the pool ------------------------------------------------------------ */
 
 static void on_work(uv_work_t *w)
 {
@@ -233,12 +233,27 @@ static void add_socket(struct http_server *s, int fd, const struct sockaddr_stor
 	http_conn_init(&k->conn, &s->core, &socket_ops, &peer);
 }
 
-/* Tried again by the tick: the descriptors may be used by others than us. */
+static void run_tick(struct http_server *s);
+
+/* Tried again by the tick, or when a connection of ours ends: the descriptors may be used by
+ * others. */
 static void pause_accepting(struct http_server *s, int why)
 {
-	log_warn(LOG_HTTP, "accepting pauses reason=%s connections=%u", strerror(why), s->n_conns);
+	uint64_t now_ns = clock_mono_ns();
+
+	if (s->paused_ns == 0 || now_ns - s->paused_ns >= NSEC_PER_SEC) { /* not a line for each */
+		log_warn(LOG_HTTP, "accepting pauses reason=%s connections=%u", strerror(why),
+			 s->n_conns);
+		s->paused_ns = now_ns;
+	}
 	(void)uv_poll_stop(&s->listener);
 	s->is_accepting = false;
+	run_tick(s);
+}
+
+static bool is_out_of_resources(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
 static void on_listener_ready(uv_poll_t *poll, int status, int events)
@@ -257,8 +272,10 @@ static void on_listener_ready(uv_poll_t *poll, int status, int events)
 			add_socket(s, fd, &sa);
 			continue;
 		}
-		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+		if (is_out_of_resources(errno)) {
 			pause_accepting(s, errno);
+			return;
+		}
 		if (errno != EINTR && errno != ECONNABORTED)
 			break;
 	}

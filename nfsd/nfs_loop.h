@@ -69,8 +69,7 @@ void nfs_loop_ask_stop(struct nfs_loop *l, uint64_t deadline_ns); /* any thread 
 bool nfs_loop_join(struct nfs_loop *l);
 void nfs_loop_free(struct nfs_loop *l); /* after a join that returned true; NULL is fine */
 
-/* ---- for nfs_conn.c: its loop only --------------------------------------------------------------
- */
+/* ---- for nfs_conn.c: its loop only --------------------------------------------------------- */
 
 struct nfs_job *nfs_loop_take_job(struct nfs_loop *l); /* NULL when out of memory */
 void nfs_loop_recycle(struct nfs_loop *l, struct nfs_job *job);

@@ -5,6 +5,8 @@ import datetime
 import http.client
 import json
 import re
+import resource
+import shutil
 import socket
 import threading
 import uuid
@@ -16,6 +18,15 @@ from lib.daemon import DEADLINE, IS_ROOT, STRANGER, as_uid, poll
 API = "/api/v1"
 HOST = b"Host: 127.0.0.1\r\n"
 FORGED = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.fixture(autouse=True)
+def many_descriptors():
+    """The tests that hold a thousand connections need as many descriptors of their own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.fixture(scope="module")
@@ -375,6 +386,14 @@ def test_bodies_chunked_and_by_length_mean_the_same(d):
     assert statuses(raw(d, POST + b"Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}")) == [415]
 
 
+def test_a_body_that_curl_calls_a_form_is_json_but_not_from_a_web_page(d):
+    form = POST + b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 2\r\n"
+    w = json.loads(raw(d, form + b"\r\n{}").split(b"\r\n\r\n", 1)[1])
+    d.delete_workspace(w["id"])
+    assert statuses(raw(d, form + b"Sec-Fetch-Site: same-origin\r\n\r\n{}")) == [415]
+    assert statuses(raw(d, form + b"Origin: http://localhost\r\n\r\n{}")) in ([415], [403])
+
+
 def test_100_continue(d):
     with socket.create_connection(("127.0.0.1", d.http_port), DEADLINE) as s:
         s.sendall(POST + b"Content-Length: 2\r\nExpect: 100-continue\r\n\r\n")
@@ -426,6 +445,23 @@ def test_more_connections_than_the_limit_wait_for_their_turn(fresh):
             s.close()
         late.settimeout(DEADLINE)
         assert late.recv(4096).startswith(b"HTTP/1.1 200 ")
+
+
+def test_running_out_of_descriptors_pauses_accepting_and_nothing_else(fresh):
+    """Connections that cannot be accepted wait; the loop does not spin on them."""
+    if shutil.which("prlimit") is None:
+        pytest.skip("needs prlimit")
+    d = fresh(launcher=["prlimit", "--nofile=128:128"])
+    with contextlib.ExitStack() as stack:
+        conns = [stack.enter_context(socket.create_connection(("127.0.0.1", d.http_port), DEADLINE)) for _ in range(200)]
+        poll("the pause", lambda: "accepting pauses" in d.log_text())
+        conns[0].sendall(SMUGGLED)
+        assert conns[0].recv(4096).startswith(b"HTTP/1.1 200 ")
+        conns[150].sendall(SMUGGLED)
+        for s in conns[1:120]:
+            s.close()
+        assert conns[150].recv(4096).startswith(b"HTTP/1.1 200 ")
+    assert d.log_text().count("accepting pauses") < 50
 
 
 def test_a_reader_that_never_reads_is_bounded(fresh):
