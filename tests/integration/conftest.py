@@ -44,7 +44,10 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason=f"no daemon at {EXE}; build it or set WORKSPACED"))
 
 
-def pytest_sessionfinish():
+@pytest.fixture(scope="session", autouse=True)
+def end_of_shared_daemons():
+    """What is wrong at their end is an error of the last test that ran."""
+    yield
     for d in _shared.values():
         d.destroy()
 
