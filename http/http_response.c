@@ -144,6 +144,20 @@ void http_response_header(struct http_request *req, const char *name, const char
 		res->extra[res->n_extra++] = line;
 }
 
+void http_response_file(struct http_request *req, int status, const char *type, int fd,
+			uint64_t off, uint64_t n)
+{
+	struct http_response *res = &req->res;
+
+	buf_reset(&res->body);
+	res->status = status;
+	res->type = type;
+	res->has_file = true;
+	res->file_fd = fd;
+	res->file_off = off;
+	res->file_left = n;
+}
+
 /* ---- the head ------------------------------------------------------------ */
 
 struct reason {

@@ -187,6 +187,16 @@ static bool is_too_large(const struct http_request *req)
 	return req->has_length && req->content_length > req->core->limits.max_json_body;
 }
 
+static bool is_slow(struct http_request *req)
+{
+	const char *value;
+
+	if (req->route->flags & R_SLOW)
+		return true;
+	return req->route->flags & R_SLOW_IF_RECURSIVE &&
+	       http_request_query(req, "recursive", &value) == 1 && strcmp(value, "true") == 0;
+}
+
 enum router_verdict router_dispatch(struct http_request *req)
 {
 	int rc = find_route(req);
@@ -205,6 +215,7 @@ enum router_verdict router_dispatch(struct http_request *req)
 		refuse_route(req);
 		return ROUTER_ANSWERED;
 	}
+	req->is_slow = is_slow(req);
 	if (req->route->flags & R_STREAM)
 		return ROUTER_STREAM;
 	if (is_too_large(req)) {
