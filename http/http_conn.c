@@ -548,7 +548,8 @@ static void take_sent(struct http_conn *c, ssize_t n)
 	}
 }
 
-/* send_file() - true when an answer is complete with it, so that the next request may be looked at */
+/* send_file() - true when an answer is complete with it, so that the next request may be looked at
+ */
 static bool send_file(struct http_conn *c)
 {
 	bool was_file = c->state == CONN_FILE;
@@ -596,10 +597,10 @@ static void tell_drained(struct http_conn *c)
 
 static void update_watch(struct http_conn *c)
 {
-	bool readable = !c->is_eof && (takes_input(c) || c->state == CONN_ENDING ||
-				       ((c->state == CONN_BUSY || c->state == CONN_FILE) &&
-					c->in.len < WAITING_MAX &&
-					unsent(c) <= c->core->limits.max_unsent));
+	bool readable = !c->is_eof &&
+			(takes_input(c) || c->state == CONN_ENDING ||
+			 ((c->state == CONN_BUSY || c->state == CONN_FILE) &&
+			  c->in.len < WAITING_MAX && unsent(c) <= c->core->limits.max_unsent));
 	bool writable = unsent(c) > 0 || c->is_full;
 
 	if (readable == c->watch_read && writable == c->watch_write)

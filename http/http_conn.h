@@ -36,7 +36,8 @@ struct http_conn_ops {
 	void (*watch)(struct http_conn *c, bool readable, bool writable);
 	void (*shutdown)(struct http_conn *c); /* nothing more will be sent */
 	/* Send some of the request's file: bytes, 0 (the file ends before), -EAGAIN, -errno, or
-	 * -EINPROGRESS: http_conn_file_sent() will tell.  NULL: the file is read and sent inline. */
+	 * -EINPROGRESS: http_conn_file_sent() will tell.  NULL: the file is read and sent inline.
+	 */
 	ssize_t (*send_file)(struct http_conn *c, struct http_request *req);
 	void (*close)(
 		struct http_conn *c); /* c is done with; its memory must live until the caller of
@@ -96,7 +97,8 @@ void http_conn_drain(
 
 const struct http_peer *http_conn_peer(const struct http_conn *c);
 
-/* http_conn_pool_run() - what the pool does for a request: router_run(), or its present step.  Pool. */
+/* http_conn_pool_run() - what the pool does for a request: router_run(), or its present step. Pool.
+ */
 void http_conn_pool_run(struct http_request *req);
 /* http_conn_handler_done() - the pool has run it; the request's client may be gone */
 void http_conn_handler_done(struct http_core *core, struct http_request *req);
@@ -111,7 +113,8 @@ void http_conn_file_sent(struct http_request *req, ssize_t n);
 /* ---- for streaming handlers (R_STREAM) ----------------------------------- */
 
 /**
- * http_conn_run_step() - @run(req) in the pool, then @done(req) on the loop unless the client has gone
+ * http_conn_run_step() - @run(req) in the pool, then @done(req) on the loop unless the client has
+ * gone
  *
  * Meanwhile no hook is called but at the very end cleanup; on_body must return -EAGAIN when this
  * returned true, and a handler that wants the body later calls http_conn_resume_body().

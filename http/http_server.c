@@ -131,7 +131,8 @@ static ssize_t socket_send(struct http_conn *c, const void *p, size_t n)
 #define SLICE_WAIT_MS                                                                              \
 	1 /* a reader that keeps up takes more within it; a slow one is left to the loop */
 
-/* send_slice() - some of the file, by sendfile(2): cold blocks are waited for here and not on the loop */
+/* send_slice() - some of the file, by sendfile(2): cold blocks are waited for here and not on the
+ * loop */
 static void send_slice(struct http_request *req)
 {
 	off_t off = (off_t)req->res.file_off;

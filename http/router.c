@@ -130,7 +130,7 @@ static void answer_options(struct http_request *req)
 	http_response_header(
 		req, "Access-Control-Allow-Headers",
 		"Authorization, Content-Type, X-Request-ID, Idempotency-Key, If-Match, "
-		"If-None-Match, Range");
+		"If-None-Match, If-Range, Range");
 	http_response_header(req, "Access-Control-Max-Age", "600");
 }
 
@@ -193,8 +193,11 @@ static bool is_slow(struct http_request *req)
 
 	if (req->route->flags & R_SLOW)
 		return true;
-	return req->route->flags & R_SLOW_IF_RECURSIVE &&
-	       http_request_query(req, "recursive", &value) == 1 && strcmp(value, "true") == 0;
+	if (!(req->route->flags & R_SLOW_IF_DEEP))
+		return false;
+	if (http_request_query(req, "recursive", &value) == 1)
+		return strcmp(value, "true") == 0;
+	return http_request_query(req, "depth", &value) == 1 && strcmp(value, "1") != 0;
 }
 
 enum router_verdict router_dispatch(struct http_request *req)

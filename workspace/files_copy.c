@@ -161,7 +161,8 @@ static int copy_leaf(struct copier *k, const struct files_place *from, const str
 
 /* ---- directories ---------------------------------------------------------- */
 
-/* A directory that is to be closed to us: its mode, its path, and the length of both, read from the end. */
+/* A directory that is to be closed to us: its mode, its path, and the length of both, read from the
+ * end. */
 static int note_mode(struct copier *k, const char *path, mode_t mode)
 {
 	uint32_t len = (uint32_t)(sizeof(mode) + strlen(path) + 1);
