@@ -9,12 +9,14 @@
  * Control loop, but for on_wake().
  */
 #include <errno.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "base/utf8.h"
 #include "http/api.h"
 #include "http/http_conn.h"
 #include "http/http_core.h"
@@ -69,6 +71,19 @@ static const char *kind_name(mode_t kind)
 	}
 }
 
+/* Names are bytes: what is no UTF-8 is given as base64 too. */
+static void put_path(struct json_out *o, const char *key, const char *raw_key, const char *path)
+{
+	char text[4 * EVENTS_PATH_MAX / 3 + 8];
+
+	json_out_key_str(o, key, path);
+	if (utf8_is_valid(path, strlen(path)))
+		return;
+	(void)sodium_bin2base64(text, sizeof(text), (const unsigned char *)path, strlen(path),
+				sodium_base64_VARIANT_ORIGINAL);
+	json_out_key_str(o, raw_key, text);
+}
+
 static int put_event(struct buf *out, const struct event *e)
 {
 	struct json_out o = JSON_OUT(out);
@@ -80,9 +95,9 @@ static int put_event(struct buf *out, const struct event *e)
 	if (e->type == EVENT_OVERFLOW) {
 		json_out_key_str(&o, "reason", e->reason);
 	} else {
-		json_out_key_str(&o, "path", e->path);
+		put_path(&o, "path", "path_base64", e->path);
 		if (e->to != NULL)
-			json_out_key_str(&o, "to", e->to);
+			put_path(&o, "to", "to_base64", e->to);
 		json_out_key_str(&o, "kind", kind_name(e->kind));
 		json_out_key_str(&o, "door", door_names[e->door]);
 	}

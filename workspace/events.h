@@ -28,6 +28,7 @@
 
 #define EVENTS_RING        4096       /* events kept of one workspace */
 #define EVENTS_RING_BYTES  (4u << 20) /* bytes of paths kept; the oldest events go first */
+#define EVENTS_PATH_MAX    8191       /* bytes of one path; what is longer is told as an overflow */
 #define EVENTS_SUBS_MAX    64         /* subscribers of one workspace; each holds a connection */
 #define EVENTS_WATCHES_MAX 32768      /* directories watched; about 1 KiB of the kernel's each */
 #define EVENTS_COALESCE_NS (100 * NSEC_PER_MS) /* at most one EVENT_MODIFIED of a file in it */

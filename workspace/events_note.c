@@ -199,18 +199,18 @@ static void tell_locked(struct ws_events *e, const struct event *ev, bool is_com
 	events_put_locked(e, ev);
 }
 
-/* A file that was put in place is seen by the watch as a new name, or as one that came from
- * elsewhere. */
+/* A file that was put in place is seen by the watch as a new name or as one that came from
+ * elsewhere, and one that was taken away as gone or as one that went there. */
 static void note_name_locked(struct ws_events *e, enum event_type type, uint64_t dir,
 			     const char *name, uint64_t ino)
 {
 	if (type == EVENT_REMOVED) {
 		echo_note_locked(e, echo_key_name(ECHO_DELETE, dir, name));
+		echo_note_locked(e, echo_key_name(ECHO_FROM, dir, name));
 		return;
 	}
 	echo_note_locked(e, echo_key_name(ECHO_CREATE, dir, name));
-	if (type == EVENT_MODIFIED)
-		echo_note_locked(e, echo_key_name(ECHO_TO, dir, name));
+	echo_note_locked(e, echo_key_name(ECHO_TO, dir, name));
 	echo_note_locked(e, echo_key_inode(ino));
 }
 

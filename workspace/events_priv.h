@@ -27,8 +27,9 @@ struct echo {
 
 /* ---- modified files ------------------------------------------------------ */
 
-#define RECENT_SLOTS 1024 /* a slot that two files want tells the first one's pending event early  \
-			   */
+#define RECENT_SLOTS                                                                               \
+	1024 /* a slot that two files want tells the first one's pending event early               \
+	      */
 
 struct recent {
 	uint64_t ino;    /* 0: free */
@@ -109,7 +110,7 @@ void events_settle(struct ws_events *e);
 
 /* events_fd_path() - where a descriptor of the workspace lies, relative; -ENOENT when that is not
  * known (removed, or found by its handle alone), -ENAMETOOLONG */
-#define EVENTS_PATH_ROOM 8192
+#define EVENTS_PATH_ROOM (EVENTS_PATH_MAX + 1)
 int events_fd_path(const struct workspace *ws, int fd, char dst[EVENTS_PATH_ROOM]);
 
 /* events_watch.c: the thread; the argument is the ws_events, with a reference to its workspace */

@@ -18,10 +18,11 @@
 #include "workspace/path.h"
 #include "workspace/tree_walk.h"
 
-#define READ_MAX (16u << 20) /* bytes of one read: the kernel's queue at its usual length is less  \
-			      */
-#define FROM_WAIT_MS 10      /* the other half of a rename is queued right behind the first */
-#define WALK_SHARE   20      /* walks for lost paths take at most a twentieth of the time */
+#define READ_MAX                                                                                   \
+	(16u << 20)     /* bytes of one read: the kernel's queue at its usual length is less       \
+			 */
+#define FROM_WAIT_MS 10 /* the other half of a rename is queued right behind the first */
+#define WALK_SHARE   20 /* walks for lost paths take at most a twentieth of the time */
 
 /* The first half of a rename. */
 struct moved_from {
