@@ -157,7 +157,6 @@ static bool send_batch(struct stream *s)
 static void begin(struct stream *s)
 {
 	s->has_begun = true;
-	http_response_header(s->req, "Cache-Control", "no-cache");
 	http_response_header(s->req, "X-Accel-Buffering", "no"); /* or nginx would collect it */
 	if (http_conn_stream_begin(s->req, 200, "text/event-stream", -1) == 0)
 		(void)buf_printf(&s->out, "retry: 1000\nid: %llu\n\n",

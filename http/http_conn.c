@@ -601,7 +601,8 @@ static void update_watch(struct http_conn *c)
 			(takes_input(c) || c->state == CONN_ENDING ||
 			 ((c->state == CONN_BUSY || c->state == CONN_FILE) &&
 			  c->in.len < WAITING_MAX && unsent(c) <= c->core->limits.max_unsent));
-	bool writable = unsent(c) > 0 || c->is_full;
+	/* what a handler wrote when it was told to go on may be gone by now: it is told again */
+	bool writable = unsent(c) > 0 || c->is_full || c->wants_drain;
 
 	if (readable == c->watch_read && writable == c->watch_write)
 		return;

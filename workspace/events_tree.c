@@ -258,7 +258,8 @@ static void tell_found(struct watch_tree *t, struct watch_node *dir, const char 
 	bool is_told;
 
 	(void)pthread_mutex_lock(&e->mutex);
-	is_told = echo_take_locked(e, key, true);
+	is_told = echo_take_locked(e, key, true) ||
+		  echo_take_locked(e, echo_key_name(ECHO_TO, dir->ino, name), true);
 	if (!is_told)
 		echo_note_locked(e, key);
 	(void)pthread_mutex_unlock(&e->mutex);

@@ -28,8 +28,8 @@
 struct moved_from {
 	bool is_set, is_old; /* old: a read has gone by since */
 	bool is_dir;
+	bool is_ours; /* an echo */
 	uint32_t cookie;
-	uint64_t dir_ino;
 	struct watch_node *parent; /* NULL once it was dropped */
 	char *name;                /* owned */
 	char path[EVENTS_PATH_ROOM];
@@ -133,7 +133,7 @@ static void flush_from(struct watcher *w)
 	if (!m->is_set)
 		return;
 	m->is_set = false;
-	if (!is_own(w, echo_key_name(ECHO_FROM, m->dir_ino, m->name), false))
+	if (!m->is_ours)
 		watch_tell(w->events, EVENT_REMOVED, m->is_dir ? S_IFDIR : 0, m->path, NULL);
 	n = m->parent != NULL ? watch_tree_child(&w->tree, m->parent, m->name) : NULL;
 	if (n != NULL)
@@ -151,7 +151,7 @@ static void on_moved_from(struct watcher *w, const struct seen *s)
 	w->from.is_old = false;
 	w->from.is_dir = is_dir(s);
 	w->from.cookie = s->cookie;
-	w->from.dir_ino = s->dir->ino;
+	w->from.is_ours = is_own(w, echo_key_name(ECHO_FROM, s->dir->ino, s->name), false);
 	w->from.parent = s->dir;
 	memcpy(w->from.path, s->path, strlen(s->path) + 1);
 }
@@ -171,16 +171,15 @@ static void move_dir(struct watcher *w, const struct seen *s)
 static void on_moved_to(struct watcher *w, const struct seen *s)
 {
 	struct moved_from *m = &w->from;
-	bool was_ours;
+	bool is_ours;
 
 	if (!m->is_set || m->cookie != s->cookie) {
 		flush_from(w);
 		appeared(w, s, ECHO_TO);
 		return;
 	}
-	was_ours = is_own(w, echo_key_name(ECHO_FROM, m->dir_ino, m->name), false);
-	was_ours |= is_own(w, echo_key_name(ECHO_TO, s->dir->ino, s->name), false);
-	if (!was_ours)
+	is_ours = is_own(w, echo_key_name(ECHO_TO, s->dir->ino, s->name), false) || m->is_ours;
+	if (!is_ours)
 		watch_tell(w->events, EVENT_RENAMED, kind_at(w, s), m->path, s->path);
 	if (is_dir(s))
 		move_dir(w, s);
