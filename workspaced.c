@@ -35,6 +35,7 @@
 #include "workspace/events.h"
 #include "workspace/inode.h"
 #include "workspace/inode_hints.h"
+#include "workspace/quota.h"
 #include "workspace/store.h"
 #include "workspace/workspace.h"
 
@@ -65,6 +66,7 @@ struct daemon {
 	struct inode_hints *hints; /* NULL when kernel handles can be opened */
 	struct ws_registry *registry;
 	struct inode_cache *inodes;
+	struct quota_service *quota;
 	struct nfsd *nfsd;
 	struct http_server_options http_options; /* the server borrows it */
 	char nfs_url_host[URL_HOST_MAX];
@@ -338,6 +340,7 @@ static int start_http(struct daemon *d, struct err *err)
 		.n_keys = d->key_list.n,
 		.registry = d->registry,
 		.store = d->store,
+		.quota = d->quota,
 		.nfsd = d->nfsd,
 		.inodes = d->inodes,
 		.data_dir = d->caps.data_path,
@@ -472,6 +475,8 @@ static int open_data(struct daemon *d, struct err *err)
 		rc = open_registry(d, err);
 	if (rc >= 0)
 		rc = open_inode_cache(d, err);
+	if (rc >= 0)
+		rc = quota_open(d->store, d->registry, &d->quota, err);
 	return rc;
 }
 
@@ -556,6 +561,7 @@ static void daemon_stop(struct daemon *d)
 	}
 	stop_loop(d);
 	events_shutdown();
+	quota_close(d->quota);
 	inode_cache_free(d->inodes);
 	if (d->hints != NULL)
 		inode_hints_close(d->hints);

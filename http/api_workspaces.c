@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "http/api_quota.h"
 #include "http/http_core.h"
 #include "proto/jsonx.h"
 #include "workspace/workspace.h"
@@ -137,6 +138,7 @@ static int take_metadata(struct http_request *req, json_t *body, struct ws_creat
 void api_workspaces_create(struct http_request *req)
 {
 	struct ws_create c = {0};
+	struct quota_limits quota;
 	struct err err = {0};
 	struct workspace *ws;
 	auto_json json_t *body = parse_body(req);
@@ -148,7 +150,11 @@ void api_workspaces_create(struct http_request *req)
 	if (rc >= 0)
 		rc = take_metadata(req, body, &c, &err);
 	if (rc >= 0)
+		rc = api_quota_member(body, &quota, &err);
+	if (rc >= 0)
 		rc = ws_create(req->core->options->registry, &c, &ws, &err);
+	if (rc >= 0)
+		rc = api_quota_begin(req, ws, &quota, &err);
 	if (rc < 0) {
 		http_response_errno(req, rc, &err);
 		return;

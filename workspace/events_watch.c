@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
@@ -318,27 +319,22 @@ static int find_lost(void *arg, const struct tree_entry *t)
 {
 	struct lost *l = arg;
 	char path[EVENTS_PATH_ROOM];
-	size_t len;
+	unsigned i = 0;
+	int n;
 
-	for (unsigned i = 0; i < l->n; i++) {
-		if (l->ino[i] != t->stx->stx_ino)
-			continue;
-		if (events_fd_path(l->events->ws, t->dirfd, path) < 0)
-			break;
-		len = strlen(path);
-		if (len + strlen(t->name) + 2 > sizeof(path))
-			break;
-		if (len > 0)
-			path[len++] = '/';
-		memcpy(path + len, t->name, strlen(t->name) + 1);
-		l->ino[i] = l->ino[--l->n];
-		(void)pthread_mutex_lock(&l->events->mutex);
-		(void)events_modified_locked(l->events, DOOR_NFS, t->stx->stx_ino,
-					     t->stx->stx_mode & S_IFMT, path);
-		(void)pthread_mutex_unlock(&l->events->mutex);
-		break;
-	}
-	return l->n == 0 || events_is_stopping(l->events);
+	while (i < l->n && l->ino[i] != t->stx->stx_ino)
+		i++;
+	if (i == l->n)
+		return events_is_stopping(l->events) ? -ECANCELED : 0;
+	n = snprintf(path, sizeof(path), "%s%s%s", t->dir, t->dir[0] != '\0' ? "/" : "", t->name);
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return 0;
+	l->ino[i] = l->ino[--l->n];
+	(void)pthread_mutex_lock(&l->events->mutex);
+	(void)events_modified_locked(l->events, DOOR_NFS, t->stx->stx_ino,
+				     t->stx->stx_mode & S_IFMT, path);
+	(void)pthread_mutex_unlock(&l->events->mutex);
+	return l->n == 0 ? -ECANCELED : 0;
 }
 
 static void look_for_lost(struct watcher *w)

@@ -11,6 +11,7 @@
 
 #include "workspace/fileops_priv.h"
 #include "workspace/path.h"
+#include "workspace/quota.h"
 
 /* ---- attributes and rights ---------------------------------------------- */
 
@@ -87,6 +88,7 @@ static int set_size(const struct fileops *f, struct inode *ino, const struct sta
 		    uint64_t size)
 {
 	struct inode_io *io;
+	struct quota_op quota;
 	int rc;
 
 	if (!f->may_block && size < now->stx_size && now->stx_blocks * 512 > INLINE_FREE_MAX)
@@ -94,9 +96,13 @@ static int set_size(const struct fileops *f, struct inode *ino, const struct sta
 	rc = inode_io_get(f->inodes, ino, true, f->may_block, &io);
 	if (rc < 0)
 		return rc;
-	do
-		rc = ftruncate(io->fd, (off_t)size) < 0 ? -errno : 0;
-	while (rc == -EINTR);
+	rc = quota_size_begin(&quota, ino->ws, io->fd, size, f->may_block);
+	if (rc == 0) {
+		do
+			rc = ftruncate(io->fd, (off_t)size) < 0 ? -errno : 0;
+		while (rc == -EINTR);
+		quota_size_end(&quota);
+	}
 	inode_io_put(io);
 	return rc;
 }
@@ -281,6 +287,7 @@ ssize_t fileops_write(const struct fileops *f, struct inode *ino, uint64_t offse
 	auto_event_op struct event_op op = event_op_begin(ino->ws, f->door);
 	struct inode_io *io;
 	struct stall stall;
+	struct quota_op quota;
 	ssize_t n;
 	int rc;
 
@@ -296,7 +303,9 @@ ssize_t fileops_write(const struct fileops *f, struct inode *ino, uint64_t offse
 	rc = inode_io_get(f->inodes, ino, true, f->may_block, &io);
 	if (rc < 0)
 		return rc;
-	n = write_all(io, data, len, offset);
+	rc = quota_size_begin(&quota, ino->ws, io->fd, len > 0 ? offset + len : 0, f->may_block);
+	n = rc < 0 ? rc : write_all(io, data, len, offset);
+	quota_size_end(&quota);
 	inode_io_put(io);
 	stall_end(&stall);
 	if (n > 0)
@@ -326,5 +335,8 @@ int fileops_commit(const struct fileops *f, struct inode *ino)
 int fileops_statfs(const struct fileops *f, struct inode *ino, struct statvfs *ret)
 {
 	(void)f;
-	return fstatvfs(ino->path_fd, ret) < 0 ? -errno : 0;
+	if (fstatvfs(ino->path_fd, ret) < 0)
+		return -errno;
+	quota_statvfs(ino->ws, ret);
+	return 0;
 }

@@ -21,6 +21,7 @@
 #include "workspace/events.h"
 #include "workspace/files_priv.h"
 #include "workspace/path.h"
+#include "workspace/quota.h"
 
 #define PENDING_MAX (256u << 20) /* bytes of paths that wait: some millions of directories */
 
@@ -112,7 +113,9 @@ static int copy_file(struct copier *k, const struct files_place *from, const str
 	rc = files_stage_open(k->ws, &s);
 	if (rc < 0)
 		return rc;
-	rc = files_copy_bytes(fd, files_stage_fd(s));
+	rc = files_stage_charge(s, info.size);
+	if (rc == 0)
+		rc = files_copy_bytes(fd, files_stage_fd(s));
 	if (rc == 0)
 		rc = files_put_at(s, to, k->put_flags | PUT_MODE, info.mode, NULL);
 	files_stage_free(s);
@@ -134,13 +137,18 @@ static int copy_link(struct copier *k, const struct files_place *from, const str
 {
 	auto_event_op struct event_op op = event_op_begin(k->ws, DOOR_HTTP);
 	char target[FILES_PATH_MAX + 2];
+	struct quota_op quota;
 	ssize_t n = readlinkat(from->dirfd, from->name, target, sizeof(target) - 1);
 	int rc;
 
 	if (n < 0)
 		return -errno;
 	target[n] = '\0';
+	rc = quota_file_begin(&quota, k->ws);
+	if (rc < 0)
+		return rc;
 	rc = link_at(target, to);
+	quota_file_end(&quota, rc == 0);
 	if (rc == 0)
 		event_op_name(&op, EVENT_CREATED, to->dirfd, to->name);
 	return rc;
@@ -150,8 +158,15 @@ static int copy_node(struct copier *k, const struct files_place *to, mode_t mode
 {
 	auto_event_op struct event_op op = event_op_begin(k->ws, DOOR_HTTP);
 
-	if (mknodat(to->dirfd, to->name, mode, 0) < 0)
-		return -errno;
+	struct quota_op quota;
+	int rc = quota_file_begin(&quota, k->ws);
+
+	if (rc < 0)
+		return rc;
+	rc = mknodat(to->dirfd, to->name, mode, 0) < 0 ? -errno : 0;
+	quota_file_end(&quota, rc == 0);
+	if (rc < 0)
+		return rc;
 	event_op_name(&op, EVENT_CREATED, to->dirfd, to->name);
 	return 0;
 }
@@ -192,19 +207,19 @@ static int note_mode(struct copier *k, const char *path, mode_t mode)
 /* make_dir() - the directory at @to, open to us until it is filled */
 static int make_dir(struct copier *k, const struct files_place *to, const char *path, mode_t mode)
 {
-	auto_event_op struct event_op op = event_op_begin(k->ws, DOOR_HTTP);
 	char proc[PATH_PROC_LEN];
 	auto_close int fd = -1;
+	int rc;
 
 	mode &= 07777;
-	if (mkdirat(to->dirfd, to->name, mode | 0700) < 0) {
-		if (errno != EEXIST)
-			return -errno;
+	rc = files_make_dir(k->ws, to->dirfd, to->name, mode | 0700);
+	if (rc < 0) {
+		if (rc != -EEXIST)
+			return rc;
 		fd = path_open(to->dirfd, to->name, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0,
 			       PATH_NOFOLLOW_ALL);
 		return fd < 0 ? fd : 0;
 	}
-	event_op_name(&op, EVENT_CREATED, to->dirfd, to->name);
 	fd = path_open(to->dirfd, to->name, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0,
 		       PATH_NOFOLLOW_ALL);
 	if (fd < 0)

@@ -67,6 +67,17 @@ int store_hints_put(struct store *s, const struct hint_row *rows, size_t n, stru
 int store_hints_each(struct store *s, const char *ws_id,
 		     int (*fn)(void *arg, const struct hint_row *row), void *arg, struct err *err);
 
+struct quota_row {
+	char ws_id[37];
+	uint64_t max_bytes, max_files; /* UINT64_MAX: no limit */
+	uint64_t used_bytes, used_files;
+};
+int store_quota_put(struct store *s, const struct quota_row *row, struct err *err); /* or -ENOENT */
+int store_quota_remove(struct store *s, const char *id, struct err *err);
+/* store_quota_each() - all rows; see store_ws_each() */
+int store_quota_each(struct store *s, int (*fn)(void *arg, const struct quota_row *row), void *arg,
+		     struct err *err);
+
 /* store_check() - for /ready: can it be read and written now? */
 int store_check(struct store *s, struct err *err);
 

@@ -36,6 +36,14 @@ static const char *const migrations[] = {
 	") STRICT, WITHOUT ROWID;"
 	"CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), at_ns INTEGER NOT NULL) "
 	"STRICT;",
+	/* 2: quotas.  A limit that is NULL is none. */
+	"CREATE TABLE quotas ("
+	" ws INTEGER PRIMARY KEY REFERENCES workspaces(seq) ON DELETE CASCADE,"
+	" max_bytes INTEGER,"
+	" max_files INTEGER,"
+	" used_bytes INTEGER NOT NULL,"
+	" used_files INTEGER NOT NULL"
+	") STRICT;",
 };
 
 static int read_version(sqlite3 *db, int *ret, struct err *err)

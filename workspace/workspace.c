@@ -33,6 +33,7 @@
 #include "proto/jsonx.h"
 #include "workspace/events.h"
 #include "workspace/path.h"
+#include "workspace/quota.h"
 #include "workspace/store.h"
 #include "workspace/ws_id.h"
 #include "workspace/ws_meta.h"
@@ -69,6 +70,7 @@ static uint64_t be64_at(const uint8_t *p)
 static void workspace_free(struct workspace *ws)
 {
 	events_free(ws->events);
+	quota_free(ws->quota_kept);
 	if (ws->root_fd >= 0)
 		(void)close(ws->root_fd);
 	ws_meta_free(ws->metadata, ws->n_metadata);
