@@ -17,7 +17,14 @@
 #define ECHO_SLOTS 8192
 #define ECHO_PROBE 8
 
-enum echo_kind { ECHO_CREATE, ECHO_DELETE, ECHO_FROM, ECHO_TO, ECHO_INODE };
+enum echo_kind {
+	ECHO_CREATE,
+	ECHO_DELETE,
+	ECHO_FROM,
+	ECHO_TO,
+	ECHO_FOUND, /* not ours: told already, when its new directory was listed */
+	ECHO_INODE,
+};
 
 struct echo {
 	uint64_t key;

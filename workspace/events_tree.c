@@ -253,15 +253,14 @@ static struct watch_node *watch_dir(struct watch_tree *t, int fd, struct watch_n
 static void tell_found(struct watch_tree *t, struct watch_node *dir, const char *name, mode_t kind)
 {
 	struct ws_events *e = t->events;
-	uint64_t key = echo_key_name(ECHO_CREATE, dir->ino, name);
 	char path[EVENTS_PATH_ROOM];
 	bool is_told;
 
 	(void)pthread_mutex_lock(&e->mutex);
-	is_told = echo_take_locked(e, key, true) ||
+	is_told = echo_take_locked(e, echo_key_name(ECHO_CREATE, dir->ino, name), true) ||
 		  echo_take_locked(e, echo_key_name(ECHO_TO, dir->ino, name), true);
 	if (!is_told)
-		echo_note_locked(e, key);
+		echo_note_locked(e, echo_key_name(ECHO_FOUND, dir->ino, name));
 	(void)pthread_mutex_unlock(&e->mutex);
 	if (!is_told && watch_tree_path(dir, name, path) == 0)
 		watch_tell(e, EVENT_CREATED, kind, path, NULL);

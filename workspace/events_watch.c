@@ -101,7 +101,8 @@ static void drop_dir(struct watcher *w, struct watch_node *n)
 
 static void appeared(struct watcher *w, const struct seen *s, enum echo_kind as)
 {
-	if (!is_own(w, echo_key_name(as, s->dir->ino, s->name), false))
+	if (!is_own(w, echo_key_name(as, s->dir->ino, s->name), false) &&
+	    !is_own(w, echo_key_name(ECHO_FOUND, s->dir->ino, s->name), false))
 		watch_tell(w->events, EVENT_CREATED, kind_at(w, s), s->path, NULL);
 	if (is_dir(s))
 		watch_tree_add(&w->tree, s->dir, s->name, true);
@@ -117,7 +118,7 @@ static void on_delete(struct watcher *w, const struct seen *s)
 	struct watch_node *n = watch_tree_child(&w->tree, s->dir, s->name);
 
 	(void)pthread_mutex_lock(&w->events->mutex);
-	echo_forget_locked(w->events, echo_key_name(ECHO_CREATE, s->dir->ino, s->name));
+	echo_forget_locked(w->events, echo_key_name(ECHO_FOUND, s->dir->ino, s->name));
 	(void)pthread_mutex_unlock(&w->events->mutex);
 	if (!is_own(w, echo_key_name(ECHO_DELETE, s->dir->ino, s->name), false))
 		watch_tell(w->events, EVENT_REMOVED, is_dir(s) ? S_IFDIR : 0, s->path, NULL);
