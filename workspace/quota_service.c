@@ -14,8 +14,9 @@
 
 #define TURN_NS     NSEC_PER_SEC /* how late a count that is due may begin */
 #define COUNT_SHARE 20           /* counting takes at most a twentieth of the time */
-#define RACED_TRIES 3 /* counts that may have missed what was moved; then such a one is believed   \
-		       */
+#define RACED_TRIES                                                                                \
+	3 /* counts that may have missed what was moved; then such a one is believed               \
+	   */
 #define LINKS_BYTES (1u << 30) /* of hard-linked names noted by one count: some 60 million */
 
 struct quota_service {
@@ -288,12 +289,16 @@ static struct ws_quota *account_of(struct workspace *ws)
 /* From now on the doors charge, without limits; then the count tells what had been there. */
 static int begin_account(struct workspace *ws, struct ws_quota *q)
 {
+	int rc;
+
 	(void)pthread_mutex_lock(&q->mutex);
 	q->used = (struct quota_amount){0};
 	q->limits = (struct quota_limits){QUOTA_UNLIMITED, QUOTA_UNLIMITED};
 	(void)pthread_mutex_unlock(&q->mutex);
 	__atomic_store_n(&ws->quota, q, __ATOMIC_RELEASE);
-	return recount(NULL, ws, q);
+	rc = recount(NULL, ws, q);
+	quota_tree_gone(ws); /* once more: some operations may have begun without a quota */
+	return rc;
 }
 
 static void take_away(struct workspace *ws)
