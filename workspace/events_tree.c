@@ -169,11 +169,13 @@ bool watch_tree_move(struct watch_tree *t, struct watch_node *n, struct watch_no
 
 	if (old == n)
 		return true;
-	if (is_above(n, to_parent))
+	if (is_above(n, to_parent)) {
+		t->is_suspect = true;
 		return false;
+	}
+	unlink_node(t, n); /* first: it may have been below the other */
 	if (old != NULL)
 		watch_tree_drop(t, old); /* replaced by it */
-	unlink_node(t, n);
 	if (link_node(t, n, to_parent, to_name) == 0)
 		return true;
 	while (!list_is_empty(&n->children))
@@ -184,21 +186,21 @@ bool watch_tree_move(struct watch_tree *t, struct watch_node *n, struct watch_no
 
 /* ---- watching ------------------------------------------------------------ */
 
-/* A directory that is to be watched; its parent's node stays while the list is worked off. */
+/* A directory that is to be watched.  Its parent's node may be gone when its turn comes. */
 struct todo {
 	struct list link;
-	struct watch_node *parent;
+	int parent_wd;
 	char name[];
 };
 
-static void push(struct list *todo, struct watch_node *parent, const char *name)
+static void push(struct list *todo, const struct watch_node *parent, const char *name)
 {
 	size_t len = strlen(name) + 1;
 	struct todo *d = malloc(sizeof(*d) + len);
 
 	if (d == NULL)
 		return;
-	d->parent = parent;
+	d->parent_wd = parent->wd;
 	memcpy(d->name, name, len);
 	list_add_head(todo, &d->link); /* depth first keeps the list short */
 }
@@ -300,21 +302,57 @@ static void list_dir(struct watch_tree *t, int fd, struct watch_node *n, bool te
 	}
 }
 
+/* Is a directory (open, or by its path) the one that its node stands for?  Between a change and the
+ * kernel's word of it the tree is behind the disk. */
+static bool is_parent_of(const struct watch_node *parent, int fd)
+{
+	struct stat st;
+
+	return parent == NULL || (fstatat(fd, "..", &st, 0) == 0 && st.st_ino == parent->ino);
+}
+
+bool watch_tree_is_at(struct watch_tree *t, const struct watch_node *n, const char *path)
+{
+	auto_close int fd =
+		path_open(t->events->ws->root_fd, path, O_PATH | O_NOFOLLOW, 0, PATH_NOFOLLOW_ALL);
+	struct stat st;
+
+	return fd >= 0 && fstat(fd, &st) == 0 && st.st_ino == n->ino;
+}
+
+/* It is gone again, or its parent is elsewhere, so that we looked in the wrong place. */
+static void missed(struct watch_tree *t, const struct watch_node *parent)
+{
+	char path[EVENTS_PATH_ROOM];
+
+	if (parent != NULL && (watch_tree_path(parent->parent, parent->name, path) < 0 ||
+			       !watch_tree_is_at(t, parent, path)))
+		t->is_suspect = true;
+}
+
 static void add_one(struct watch_tree *t, struct watch_node *parent, const char *name, bool tell,
 		    struct list *todo)
 {
 	char path[EVENTS_PATH_ROOM];
 	struct watch_node *n;
+	unsigned n_before = t->n;
 	int fd;
 
 	if (watch_tree_path(parent, name, path) < 0)
 		return;
 	fd = path_open(t->events->ws->root_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0,
 		       PATH_NOFOLLOW_ALL);
-	if (fd < 0)
-		return; /* gone, or not ours to read */
+	if (fd < 0) {
+		missed(t, parent);
+		return;
+	}
+	if (!is_parent_of(parent, fd)) {
+		t->is_suspect = true;
+		(void)close(fd);
+		return;
+	}
 	n = watch_dir(t, fd, parent, name);
-	if (n != NULL)
+	if (n != NULL && t->n > n_before) /* else what is in it was told when it was new */
 		list_dir(t, fd, n, tell, todo);
 	else
 		(void)close(fd);
@@ -327,10 +365,11 @@ void watch_tree_add(struct watch_tree *t, struct watch_node *parent, const char 
 	add_one(t, parent, name, tell, &todo);
 	while (!list_is_empty(&todo)) {
 		struct todo *d = list_entry(todo.next, struct todo, link);
+		struct watch_node *above = watch_tree_by_wd(t, d->parent_wd);
 
 		list_del(&d->link);
-		if (!events_is_stopping(t->events))
-			add_one(t, d->parent, d->name, tell, &todo);
+		if (above != NULL && !events_is_stopping(t->events))
+			add_one(t, above, d->name, tell, &todo);
 		free(d);
 	}
 }

@@ -31,8 +31,8 @@ struct moved_from {
 	bool is_dir;
 	bool is_ours; /* an echo */
 	uint32_t cookie;
-	struct watch_node *parent; /* NULL once it was dropped */
-	char *name;                /* owned */
+	int dir_wd; /* the directory may be gone meanwhile */
+	char *name; /* owned */
 	char path[EVENTS_PATH_ROOM];
 };
 
@@ -41,7 +41,7 @@ struct watcher {
 	struct watch_tree tree;
 	struct moved_from from;
 	struct buf buf;
-	uint64_t next_walk_ns;
+	uint64_t next_walk_ns, next_restart_ns;
 };
 
 /* One event of the kernel, in our words. */
@@ -89,16 +89,6 @@ static mode_t kind_at(struct watcher *w, const struct seen *s)
 
 /* ---- names --------------------------------------------------------------- */
 
-static void drop_dir(struct watcher *w, struct watch_node *n)
-{
-	struct watch_node *p = w->from.parent;
-
-	for (; p != NULL; p = p->parent)
-		if (p == n)
-			w->from.parent = NULL;
-	watch_tree_drop(&w->tree, n);
-}
-
 static void appeared(struct watcher *w, const struct seen *s, enum echo_kind as)
 {
 	if (!is_own(w, echo_key_name(as, s->dir->ino, s->name), false) &&
@@ -122,8 +112,17 @@ static void on_delete(struct watcher *w, const struct seen *s)
 	(void)pthread_mutex_unlock(&w->events->mutex);
 	if (!is_own(w, echo_key_name(ECHO_DELETE, s->dir->ino, s->name), false))
 		watch_tell(w->events, EVENT_REMOVED, is_dir(s) ? S_IFDIR : 0, s->path, NULL);
-	if (is_dir(s) && n != NULL)
-		drop_dir(w, n);
+	/* the word may be of an older one of that name */
+	if (is_dir(s) && n != NULL && !watch_tree_is_at(&w->tree, n, s->path))
+		watch_tree_drop(&w->tree, n);
+}
+
+/* The watched directory that is being moved, or NULL. */
+static struct watch_node *moved_node(struct watcher *w)
+{
+	struct watch_node *dir = watch_tree_by_wd(&w->tree, w->from.dir_wd);
+
+	return dir != NULL ? watch_tree_child(&w->tree, dir, w->from.name) : NULL;
 }
 
 /* No other half came: it has left the workspace. */
@@ -137,15 +136,14 @@ static void flush_from(struct watcher *w)
 	m->is_set = false;
 	if (!m->is_ours)
 		watch_tell(w->events, EVENT_REMOVED, m->is_dir ? S_IFDIR : 0, m->path, NULL);
-	n = m->parent != NULL ? watch_tree_child(&w->tree, m->parent, m->name) : NULL;
-	if (n != NULL)
+	n = moved_node(w);
+	if (n != NULL && !watch_tree_is_at(&w->tree, n, m->path)) /* else a newer one */
 		watch_tree_drop(&w->tree, n);
 	free(take_ptr(m->name));
 }
 
 static void on_moved_from(struct watcher *w, const struct seen *s)
 {
-	flush_from(w);
 	w->from.name = strdup(s->name);
 	if (w->from.name == NULL)
 		return;
@@ -154,20 +152,20 @@ static void on_moved_from(struct watcher *w, const struct seen *s)
 	w->from.is_dir = is_dir(s);
 	w->from.cookie = s->cookie;
 	w->from.is_ours = is_own(w, echo_key_name(ECHO_FROM, s->dir->ino, s->name), false);
-	w->from.parent = s->dir;
+	w->from.dir_wd = s->dir->wd;
 	memcpy(w->from.path, s->path, strlen(s->path) + 1);
 }
 
 static void move_dir(struct watcher *w, const struct seen *s)
 {
-	struct moved_from *m = &w->from;
-	struct watch_node *n =
-		m->parent != NULL ? watch_tree_child(&w->tree, m->parent, m->name) : NULL;
+	struct watch_node *n = moved_node(w);
 
-	if (n != NULL)
-		(void)watch_tree_move(&w->tree, n, s->dir, s->name);
-	else /* it had moved on before it could be watched: nothing in it was told */
+	/* It had moved on before it could be watched, so that nothing in it was told; or the one
+	 * that we know by its old name is a newer one. */
+	if (n == NULL || !watch_tree_is_at(&w->tree, n, s->path))
 		watch_tree_add(&w->tree, s->dir, s->name, true);
+	else
+		(void)watch_tree_move(&w->tree, n, s->dir, s->name);
 }
 
 static void on_moved_to(struct watcher *w, const struct seen *s)
@@ -175,8 +173,7 @@ static void on_moved_to(struct watcher *w, const struct seen *s)
 	struct moved_from *m = &w->from;
 	bool is_ours;
 
-	if (!m->is_set || m->cookie != s->cookie) {
-		flush_from(w);
+	if (!m->is_set) {
 		appeared(w, s, ECHO_TO);
 		return;
 	}
@@ -223,19 +220,37 @@ static const struct {
 	{IN_MODIFY | IN_ATTRIB, on_inode},
 };
 
+static bool is_misplaced(struct watcher *w, const struct watch_node *n)
+{
+	char path[EVENTS_PATH_ROOM];
+
+	return n->parent != NULL && (watch_tree_path(n->parent, n->name, path) < 0 ||
+				     !watch_tree_is_at(&w->tree, n, path));
+}
+
 static void handle(struct watcher *w, const struct inotify_event *ie)
 {
-	struct watch_node *n = watch_tree_by_wd(&w->tree, ie->wd);
-	struct seen s = {.dir = n, .name = ie->name, .mask = ie->mask, .cookie = ie->cookie};
+	struct seen s = {.name = ie->name, .mask = ie->mask};
+	struct watch_node *n;
 
+	/* another rename: the half that we hold has no other; it may drop directories */
+	if ((ie->mask & IN_MOVE) != 0 && ie->cookie != w->from.cookie)
+		flush_from(w);
+	n = watch_tree_by_wd(&w->tree, ie->wd);
 	if (n == NULL)
 		return;
+	s.dir = n;
+	s.cookie = ie->cookie;
 	if ((ie->mask & IN_IGNORED) != 0) {
-		drop_dir(w, n);
+		watch_tree_drop(&w->tree, n);
 		return;
 	}
-	if (ie->len == 0 || watch_tree_path(n, ie->name, s.path) < 0)
-		return; /* of the directory itself: its parent has it with a name */
+	if (ie->len == 0) /* of the directory itself: its parent has it with a name */
+		return;
+	if (w->tree.is_suspect && is_misplaced(w, n)) /* what is left out is in the overflow */
+		return;
+	if (watch_tree_path(n, ie->name, s.path) < 0)
+		return;
 	for (size_t i = 0; i < ARRAY_LEN(handlers); i++) {
 		if ((ie->mask & handlers[i].mask) != 0) {
 			handlers[i].fn(w, &s);
@@ -244,7 +259,10 @@ static void handle(struct watcher *w, const struct inotify_event *ie)
 	}
 }
 
-/* After the kernel has lost something: from the beginning, without telling what stands there. */
+static const char lost_by_kernel[] = "more changes than the kernel keeps";
+static const char lost_by_us[] = "directories were renamed faster than they could be followed";
+
+/* After something was lost: from the beginning, without telling what stands there. */
 static void watch_all(struct watcher *w)
 {
 	int rc = watch_tree_open(&w->tree, w->events);
@@ -258,13 +276,16 @@ static void watch_all(struct watcher *w)
 	watch_tree_add(&w->tree, NULL, "", false);
 }
 
-static void restart(struct watcher *w)
+static void restart(struct watcher *w, const char *why)
 {
+	uint64_t begin = clock_mono_ns();
+
 	w->from.is_set = false;
 	free(take_ptr(w->from.name));
 	watch_tree_close(&w->tree);
 	watch_all(w);
-	events_overflow(w->events, "more changes than the kernel keeps");
+	events_overflow(w->events, why);
+	w->next_restart_ns = clock_mono_ns() + (clock_mono_ns() - begin) * WALK_SHARE;
 }
 
 /* Everything that is queued now, in one read: see the rule of echoes in events_priv.h. */
@@ -287,7 +308,7 @@ static void on_readable(struct watcher *w)
 	ssize_t n = read_queue(w);
 
 	if (n == -ENOBUFS) {
-		restart(w);
+		restart(w, lost_by_kernel);
 		return;
 	}
 	if (n > 0)
@@ -298,7 +319,7 @@ static void on_readable(struct watcher *w)
 			(const struct inotify_event *)(const void *)(w->buf.data + at);
 
 		if ((ie->mask & IN_Q_OVERFLOW) != 0) {
-			restart(w);
+			restart(w, lost_by_kernel);
 			return;
 		}
 		handle(w, ie);
@@ -372,7 +393,7 @@ static int timeout_ms(struct watcher *w, uint64_t now_ns)
 		ns = MIN(ns, idle_ns < EVENTS_LINGER_NS ? EVENTS_LINGER_NS - idle_ns : 0);
 	}
 	(void)pthread_mutex_unlock(&e->mutex);
-	if (w->from.is_set)
+	if (w->from.is_set || w->tree.is_suspect)
 		ns = MIN(ns, FROM_WAIT_MS * NSEC_PER_MS);
 	return ns == UINT64_MAX ? -1 : (int)(ns / NSEC_PER_MS) + 1;
 }
@@ -405,6 +426,8 @@ static void turn(struct watcher *w)
 		flush_from(w);
 	if (has_lost(w))
 		look_for_lost(w);
+	if (w->tree.is_suspect && fds[0].revents == 0 && clock_mono_ns() >= w->next_restart_ns)
+		restart(w, lost_by_us);
 }
 
 void *events_watch_main(void *arg)

@@ -34,7 +34,8 @@ struct watch_tree {
 	struct map by_wd, by_name;
 	struct watch_node *root;
 	unsigned n;
-	bool is_full; /* a directory is not watched: it has been said */
+	bool is_full;    /* a directory is not watched: it has been said */
+	bool is_suspect; /* a change overtook another: directories may stand in the wrong place */
 };
 
 /* watch_tree_open() - an inotify instance without watches: 0 or -errno */
@@ -60,6 +61,9 @@ void watch_tree_drop(struct watch_tree *t, struct watch_node *n); /* with all be
  * above its new place as far as we know, and stays: a rename that will be told is still queued */
 bool watch_tree_move(struct watch_tree *t, struct watch_node *n, struct watch_node *to_parent,
 		     const char *to_name);
+
+/* watch_tree_is_at() - is the directory of @n what lies at a path now? */
+bool watch_tree_is_at(struct watch_tree *t, const struct watch_node *n, const char *path);
 
 /* watch_tree_path() - relative path of @name in @dir; -ENAMETOOLONG */
 int watch_tree_path(const struct watch_node *dir, const char *name, char dst[EVENTS_PATH_ROOM]);

@@ -2,10 +2,12 @@
 /* Change events: what our doors tell, what the kernel's watch adds, and how a stream is read. */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 
 #include "base/clock.h"
 #include "tests/unit/ws_fixture.h"
 #include "workspace/events.h"
+#include "workspace/tree_walk.h"
 
 #define DEADLINE_NS (20 * NSEC_PER_SEC)
 
@@ -264,6 +266,121 @@ static void test_local_trees_are_followed(void **state)
 	events_unsubscribe(s);
 }
 
+#define STORM_DIRS 12
+#define STORM_OPS  4000
+
+struct storm {
+	int files;
+	unsigned seed;
+	pthread_t thread;
+};
+
+/* "3/7/1": directories are moved below each other, made and removed, all under a dozen names. */
+static void storm_path(struct storm *s, char dst[64])
+{
+	int depth = 1 + rand_r(&s->seed) % 4, n = 0;
+
+	for (int i = 0; i < depth; i++)
+		n += snprintf(dst + n, 64 - (size_t)n, "%s%d", i > 0 ? "/" : "",
+			      rand_r(&s->seed) % STORM_DIRS);
+}
+
+static void *run_storm(void *arg)
+{
+	struct storm *s = arg;
+	char a[64], b[64];
+
+	for (int i = 0; i < STORM_OPS; i++) {
+		storm_path(s, a);
+		storm_path(s, b);
+		switch (rand_r(&s->seed) % 4) {
+		case 0:
+			(void)unlinkat(s->files, a, AT_REMOVEDIR);
+			break;
+		case 1:
+			(void)mkdirat(s->files, a, 0755);
+			break;
+		default:
+			(void)renameat(s->files, a, s->files, b);
+		}
+	}
+	return NULL;
+}
+
+struct probes {
+	unsigned n, round;
+};
+
+static int make_probe(void *arg, const struct tree_entry *t)
+{
+	struct probes *p = arg;
+	char name[32];
+	int fd;
+
+	if (!S_ISDIR(t->stx->stx_mode))
+		return 0;
+	fd = openat(t->dirfd, t->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	(void)snprintf(name, sizeof(name), "probe%u", p->round);
+	assert_int_equal(mknodat(fd, name, S_IFREG | 0600, 0), 0);
+	(void)close(fd);
+	p->n++;
+	return 0;
+}
+
+/* One file in each directory: true when each is told under its path, false after an overflow. */
+static bool all_probes_are_told(struct ws_fixture *f, struct events_sub *s, unsigned round)
+{
+	uint64_t end = clock_mono_ns() + DEADLINE_NS;
+	struct probes p = {.round = round};
+	struct tree_walk_result res = {0};
+	unsigned seen = 0;
+	char name[32];
+
+	(void)snprintf(name, sizeof(name), "/probe%u", round);
+	assert_int_equal(tree_walk(f->ws->root_fd, make_probe, &p, &res), 0);
+	assert_true(p.n > 0);
+	while (seen < p.n) {
+		struct event e;
+		struct stat st;
+
+		if (events_next(s, &e) != 1) {
+			if (clock_mono_ns() > end)
+				fail_msg("%u of %u directories are watched", seen, p.n);
+			(void)poll(NULL, 0, 1);
+			continue;
+		}
+		if (e.type == EVENT_OVERFLOW)
+			return false;
+		if (e.type == EVENT_CREATED && strstr(e.path, name) != NULL) {
+			assert_int_equal(fstatat(f->files, e.path, &st, AT_SYMLINK_NOFOLLOW), 0);
+			seen++;
+		}
+		event_fini(&e);
+	}
+	return true;
+}
+
+/* Whatever was moved where while the watch was being put up: every directory is told of under its
+ * name, or an overflow says that something was missed, after which it is. */
+static void test_a_storm_of_renames_leaves_the_watch_right(void **state)
+{
+	struct ws_fixture *f = *state;
+	struct events_sub *s = listen_now(f);
+	struct storm storms[3] = {0};
+	unsigned round = 0;
+
+	for (unsigned i = 0; i < ARRAY_LEN(storms); i++) {
+		storms[i] = (struct storm){.files = f->files, .seed = i + 1};
+		assert_int_equal(pthread_create(&storms[i].thread, NULL, run_storm, &storms[i]), 0);
+	}
+	for (unsigned i = 0; i < ARRAY_LEN(storms); i++)
+		(void)pthread_join(storms[i].thread, NULL);
+	while (!all_probes_are_told(f, s, round))
+		assert_true(++round < 20);
+	events_unsubscribe(s);
+}
+
 static void test_a_swapped_directory_leads_nowhere(void **state)
 {
 	struct ws_fixture *f = *state;
@@ -331,6 +448,7 @@ int main(void)
 		T(test_a_slow_reader_is_told_of_the_gap),
 		T(test_resuming_goes_on_where_it_ended),
 		T(test_local_trees_are_followed),
+		T(test_a_storm_of_renames_leaves_the_watch_right),
 		T(test_a_swapped_directory_leads_nowhere),
 		T(test_the_number_of_listeners_is_bounded),
 		T(test_the_end_of_the_workspace_is_the_end_of_the_stream),
