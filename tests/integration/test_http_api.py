@@ -386,6 +386,14 @@ def test_bodies_chunked_and_by_length_mean_the_same(d):
     assert statuses(raw(d, POST + b"Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}")) == [415]
 
 
+def test_a_body_that_curl_calls_a_form_is_json_but_not_from_a_web_page(d):
+    form = POST + b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 2\r\n"
+    w = json.loads(raw(d, form + b"\r\n{}").split(b"\r\n\r\n", 1)[1])
+    d.delete_workspace(w["id"])
+    assert statuses(raw(d, form + b"Sec-Fetch-Site: same-origin\r\n\r\n{}")) == [415]
+    assert statuses(raw(d, form + b"Origin: http://localhost\r\n\r\n{}")) in ([415], [403])
+
+
 def test_100_continue(d):
     with socket.create_connection(("127.0.0.1", d.http_port), DEADLINE) as s:
         s.sendall(POST + b"Content-Length: 2\r\nExpect: 100-continue\r\n\r\n")
