@@ -28,8 +28,9 @@
 #include "base/cleanup.h"
 #include "base/map.h"
 
-#define HASHED_ARGS_MAX 256u /* bytes: more than any arguments but those with long names and data  \
-			      */
+#define HASHED_ARGS_MAX                                                                            \
+	256u /* bytes: more than any arguments but those with long names and data                  \
+	      */
 #define MALLOC_OVERHEAD 16u
 #define EXPIRE_AT_ONCE  4096u /* entries: bounds how long the mutex is held */
 

@@ -33,7 +33,7 @@ struct nfsd {
 	struct nfs_pool *pools[NFS_N_POOLS];
 	struct nfs_limits limits;
 	struct nfs_loop **loops;
-	unsigned n_loops;
+	unsigned n_loops; /* atomic while they are started */
 	unsigned max_conns;
 	struct peer_uids local_uids;
 	struct nfsd_listener *listener; /* control loop */

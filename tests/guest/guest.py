@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 
 HERE = pathlib.Path(__file__).parent
 NFS_GUEST = HERE.parent / "nfs-guest" / "nfs-guest"
@@ -117,6 +118,7 @@ class HostSide:
                 with open(new, "wb") as f:
                     f.write(bytes([i % 256]) * size)
                 os.rename(new, self.path(name))
+                time.sleep(0.03)  # see REPLACE_PAUSE in checks/shared.py
 
     def do_churn(self, name, n):
         """Creates, renames and removes in one folder; leaves the last 20 names."""

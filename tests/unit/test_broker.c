@@ -207,19 +207,20 @@ static void test_main_has_no_privilege(void **state)
 static int check_broker_has_two_capabilities(void)
 {
 	static const uint64_t both = 1u << 1 | 1u << 2; /* DAC_OVERRIDE, DAC_READ_SEARCH */
+	uint64_t had = status_of(getpid(), "\nCapPrm:", 16) & both;
 	pid_t pid;
 
 	MUST(start() == 0);
 	pid = broker_pid();
 	MUST(pid > 0);
 	MUST(status_of(pid, "\nUid:", 10) == geteuid());
-	MUST((status_of(pid, "\nCapPrm:", 16) & ~both) == 0);
-	MUST((status_of(pid, "\nCapEff:", 16) & ~both) == 0);
+	MUST(status_of(pid, "\nCapPrm:", 16) == had);
+	MUST(status_of(pid, "\nCapEff:", 16) == had);
 	MUST(status_of(pid, "\nNoNewPrivs:", 10) == 1);
 	MUST(status_of(pid, "\nSeccomp:", 10) == 2);
 	if (caps.is_root) {
 		MUST(status_of(pid, "\nCapBnd:", 16) == 0);
-		MUST(caps.can_open_handles == (status_of(pid, "\nCapEff:", 16) == both));
+		MUST(caps.can_open_handles || had != both);
 	}
 	broker_stop(broker);
 	return 0;
