@@ -31,4 +31,9 @@ void api_files_mkdir(struct http_request *req);
 void api_files_move(struct http_request *req);
 void api_files_copy(struct http_request *req);
 
+/* api_edit.c, api_search.c; likewise */
+void api_files_edit(struct http_request *req);
+void api_files_patch(struct http_request *req);
+void api_files_search(struct http_request *req);
+
 #endif

@@ -41,6 +41,9 @@ static const struct http_route rows[] = {
 	FILES(HTTP_M_POST,   "/mkdir", api_files_mkdir,	    R_CHANGES | R_POOL),
 	FILES(HTTP_M_POST,   "/move",  api_files_move,	    R_CHANGES | R_POOL),
 	FILES(HTTP_M_POST,   "/copy",  api_files_copy,	    R_CHANGES | R_POOL | R_SLOW),
+	FILES(HTTP_M_POST,   "/edit",  api_files_edit,	    R_CHANGES | R_POOL),
+	FILES(HTTP_M_POST,   "/patch", api_files_patch,	    R_CHANGES | R_POOL),
+	FILES(HTTP_M_GET,    "/search", api_files_search,   R_POOL | R_SLOW),
 };
 /* clang-format on */
 
