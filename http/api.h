@@ -20,4 +20,20 @@ void api_workspaces_export_get(struct http_request *req);
 void api_workspaces_export_put(struct http_request *req);
 void api_workspaces_export_delete(struct http_request *req);
 
+/* api_files*.c; each under /workspaces/{id} and under /sandboxes/{id} */
+void api_files_get(struct http_request *req);
+void api_files_put(struct http_request *req);
+void api_files_delete(struct http_request *req);
+void api_files_list(struct http_request *req);
+void api_files_info(struct http_request *req);
+void api_files_info_many(struct http_request *req);
+void api_files_mkdir(struct http_request *req);
+void api_files_move(struct http_request *req);
+void api_files_copy(struct http_request *req);
+
+/* api_edit.c, api_search.c; likewise */
+void api_files_edit(struct http_request *req);
+void api_files_patch(struct http_request *req);
+void api_files_search(struct http_request *req);
+
 #endif
