@@ -539,22 +539,20 @@ static void stop_loop(struct daemon *d)
 /* Each part may be missing when the start failed half-way.  HTTP first: it asks the others. */
 static void daemon_stop(struct daemon *d)
 {
+	bool is_quiet;
+
 	d->is_stopping = true;
 	if (d->has_loop)
 		(void)uv_signal_stop(&d->on_int);
 	handle_signal(SIGINT, on_second_interrupt);
-	if (!http_server_stop(d->http, STOP_DEADLINE_MS)) {
-		/* A pool thread still uses the store.  What it was doing is finished at the next
-		 * start. */
-		log_warn(
-			LOG_MAIN,
-			"a request did not end in time; the next start finishes what it was doing");
-		if (d->nfsd != NULL)
-			nfsd_stop(d->nfsd, STOP_DEADLINE_MS);
+	is_quiet = http_server_stop(d->http, STOP_DEADLINE_MS);
+	is_quiet = nfsd_stop(d->nfsd, STOP_DEADLINE_MS) && is_quiet;
+	if (!is_quiet) {
+		/* A thread is still at work in what would now be taken apart. */
+		log_warn(LOG_MAIN,
+			 "a call did not end in time; the next start finishes what it was doing");
 		_exit(d->exit_code);
 	}
-	if (d->nfsd != NULL)
-		nfsd_stop(d->nfsd, STOP_DEADLINE_MS);
 	stop_loop(d);
 	inode_cache_free(d->inodes);
 	if (d->hints != NULL)
@@ -694,7 +692,8 @@ int main(int argc, char **argv)
 	if (a.help || a.version || a.docs)
 		return finish_stdout();
 
-	/* Files get the modes that clients ask for.  What is ours is made with 0600 or 0700 by name. */
+	/* Files get the modes that clients ask for.  What is ours is made with 0600 or 0700 by
+	 * name. */
 	(void)umask(0);
 	handle_signal(SIGPIPE, SIG_IGN);
 	handle_signal(SIGUSR1, on_debug_signal);

@@ -43,8 +43,9 @@ struct http_server {
 	struct list sockets;
 	unsigned n_conns;
 	uint64_t n_accepted;
-	unsigned n_pool; /* requests given to the pool or waiting for it */
-	unsigned n_slow; /* of those with R_SLOW, how many run */
+	uint64_t paused_ns; /* clock_mono_ns() of the last line that said so */
+	unsigned n_pool;    /* requests given to the pool or waiting for it */
+	unsigned n_slow;    /* of those with R_SLOW, how many run */
 	struct list slow_queue;
 	char read_buf[HTTP_READ_SIZE];
 };
@@ -290,7 +291,13 @@ static void run_tick(struct http_server *s);
  * others. */
 static void pause_accepting(struct http_server *s, int why)
 {
-	log_warn(LOG_HTTP, "accepting pauses reason=%s connections=%u", strerror(why), s->n_conns);
+	uint64_t now_ns = clock_mono_ns();
+
+	if (s->paused_ns == 0 || now_ns - s->paused_ns >= NSEC_PER_SEC) { /* not a line for each */
+		log_warn(LOG_HTTP, "accepting pauses reason=%s connections=%u", strerror(why),
+			 s->n_conns);
+		s->paused_ns = now_ns;
+	}
 	(void)uv_poll_stop(&s->listener);
 	s->is_accepting = false;
 	run_tick(s);

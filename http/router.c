@@ -236,7 +236,13 @@ static bool type_is_json(struct http_request *req)
 	if (req->body.len == 0)
 		return true;
 	type = http_request_header(req, "Content-Type");
-	return type == NULL || type[0] == '\0' || strcasestr(type, "json") != NULL;
+	if (type == NULL || type[0] == '\0' || strcasestr(type, "json") != NULL)
+		return true;
+	/* curl(1) calls whatever -d sends a form.  A web page could send one to another site
+	 * without asking first, but then the browser says where it comes from. */
+	return strcasestr(type, "x-www-form-urlencoded") != NULL &&
+	       http_request_header(req, "Origin") == NULL &&
+	       http_request_header(req, "Sec-Fetch-Site") == NULL;
 }
 
 void router_run(struct http_request *req)

@@ -33,7 +33,8 @@
 #define HELD_MAX                                                                                   \
 	(256u << 20) /* bytes of all connections: beyond, those that hold anything wait            \
 		      */
-#define POOL_REPLY_GUESS (64u << 10) /* bytes: payload of a call that goes to a pool unseen */
+#define PARTIAL_MAX      (256u << 20) /* bytes of unfinished records of all connections */
+#define POOL_REPLY_GUESS (64u << 10)  /* bytes: payload of a call that goes to a pool unseen */
 #define TURN_NS          (2 * NSEC_PER_MS)
 #define BIG_REST         (64u << 10) /* bytes missing of a record from which it is received alone */
 #define RX_BEHIND_BIG    (8u << 10)  /* ... but for this: what is behind it would be copied */
@@ -66,6 +67,25 @@ static bool may_take_calls(const struct nfs_conn *c)
 static bool has_time(const struct nfs_conn *c)
 {
 	return c->loop->now_ns < c->loop->turn_end_ns;
+}
+
+/*
+ * Unfinished records are the peers' to fill, so waiting does not make them less: a peer that would
+ * take the sum beyond its limit is sent away.  A client that meant well comes back and sends its
+ * call again.
+ */
+static bool may_keep_partial(struct nfs_conn *c)
+{
+	struct nfsd *d = c->loop->d;
+	size_t now = c->is_closing ? 0 : c->rec.cap;
+	bool grew = now > c->partial;
+	uint64_t sum;
+
+	if (now == c->partial)
+		return true;
+	sum = __atomic_add_fetch(&d->partial, now - c->partial, __ATOMIC_RELAXED);
+	c->partial = now;
+	return !grew || sum <= PARTIAL_MAX;
 }
 
 /* Brings the sum of all connections up to date; a turn may run past it by what one turn can take.
@@ -124,6 +144,7 @@ void nfs_conn_close(struct nfs_conn *c)
 	drop_stash(c);
 	nfs_unsent_fini(&c->unsent, l->d->payloads);
 	count_held(c);
+	(void)may_keep_partial(c);
 	nfs_stats_add(&l->stats.conns_closed, 1);
 	__atomic_sub_fetch(&l->n_conns, 1, __ATOMIC_RELAXED);
 	if (c->has_handle) {

@@ -38,6 +38,7 @@ struct nfsd {
 	struct peer_uids local_uids;
 	struct nfsd_listener *listener; /* control loop */
 	uint16_t port;
+	uint64_t partial; /* atomic: bytes that unfinished records of all connections take */
 	uint64_t held; /* atomic: bytes of pooled calls and unsent replies of all connections */
 };
 

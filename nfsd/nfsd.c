@@ -388,7 +388,7 @@ static int start_loops(struct nfsd *d, unsigned n, struct err *err)
 }
 
 /* Every part that exists is ended; what running calls may still touch stays. */
-static void take_down(struct nfsd *d, uint64_t deadline_ns)
+static bool take_down(struct nfsd *d, uint64_t deadline_ns)
 {
 	bool is_quiet = true;
 
@@ -400,7 +400,7 @@ static void take_down(struct nfsd *d, uint64_t deadline_ns)
 	for (unsigned i = 0; i < NFS_N_POOLS; i++)
 		is_quiet = nfs_pool_stop(d->pools[i], deadline_ns) && is_quiet;
 	if (!is_quiet)
-		return;
+		return false;
 	for (unsigned i = 0; i < d->n_loops; i++)
 		nfs_loop_free(d->loops[i]);
 	free(d->loops);
@@ -409,6 +409,7 @@ static void take_down(struct nfsd *d, uint64_t deadline_ns)
 	mount_table_free(d->shared.mounts);
 	fh_codec_free(d->shared.fh);
 	free(d);
+	return true;
 }
 
 /*
@@ -441,7 +442,7 @@ int nfsd_start_with(uv_loop_t *control, const struct nfsd_options *o,
 	if (rc == 0)
 		rc = listener_start(d, control, fd, err);
 	if (rc < 0) {
-		take_down(d, clock_mono_ns());
+		(void)take_down(d, clock_mono_ns());
 		return err_wrap(err, rc, "nfs server");
 	}
 	(void)take_fd(&fd); /* the listener's */
@@ -456,12 +457,12 @@ int nfsd_start(uv_loop_t *control, const struct nfsd_options *o, struct nfsd **r
 	return nfsd_start_with(control, o, &programs, ret, err);
 }
 
-void nfsd_stop(struct nfsd *d, unsigned deadline_ms)
+bool nfsd_stop(struct nfsd *d, unsigned deadline_ms)
 {
 	if (d == NULL)
-		return;
+		return true;
 	listener_stop(d);
-	take_down(d, clock_mono_ns() + deadline_ms * NSEC_PER_MS);
+	return take_down(d, clock_mono_ns() + deadline_ms * NSEC_PER_MS);
 }
 
 uint16_t nfsd_port(const struct nfsd *d)

@@ -42,7 +42,8 @@ struct workspace {
 	uint64_t root_mnt_id; /* stx_mnt_id of root_fd: what is mounted inside shows another */
 	uint64_t root_ino;    /* inode number of root_fd */
 	uint32_t root_dev_major, root_dev_minor;
-	uint32_t fs_id; /* atomic; the file system in handles; 0 until inode.c asked */
+	uint32_t fs_id;    /* atomic; the file system in handles; 0 until inode.c asked */
+	bool is_in_memory; /* atomic; set with fs_id: there is no disk to sync to */
 	/* atomic; CLOCK_MONOTONIC: until then what may wait goes to a pool at once */
 	uint64_t slow_until_ns;
 	uid_t owner_uid; /* what every door shows */

@@ -5,6 +5,7 @@ import datetime
 import http.client
 import json
 import re
+import resource
 import shutil
 import socket
 import threading
@@ -17,6 +18,15 @@ from lib.daemon import DEADLINE, IS_ROOT, STRANGER, as_uid, poll
 API = "/api/v1"
 HOST = b"Host: 127.0.0.1\r\n"
 FORGED = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.fixture(autouse=True)
+def many_descriptors():
+    """The tests that hold a thousand connections need as many descriptors of their own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.fixture(scope="module")
@@ -374,6 +384,14 @@ def test_bodies_chunked_and_by_length_mean_the_same(d):
     assert w["name"] == "abc"
     d.delete_workspace(w["id"])
     assert statuses(raw(d, POST + b"Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}")) == [415]
+
+
+def test_a_body_that_curl_calls_a_form_is_json_but_not_from_a_web_page(d):
+    form = POST + b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 2\r\n"
+    w = json.loads(raw(d, form + b"\r\n{}").split(b"\r\n\r\n", 1)[1])
+    d.delete_workspace(w["id"])
+    assert statuses(raw(d, form + b"Sec-Fetch-Site: same-origin\r\n\r\n{}")) == [415]
+    assert statuses(raw(d, form + b"Origin: http://localhost\r\n\r\n{}")) in ([415], [403])
 
 
 def test_100_continue(d):
