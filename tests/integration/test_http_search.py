@@ -3,6 +3,7 @@
 import base64
 import os
 import socket
+import struct
 import threading
 import time
 
@@ -224,6 +225,21 @@ def test_many_searches_leave_the_others_their_threads(f):
         t.join(DEADLINE)
     assert [e[:2] for e in ended] == [(200, "time limit")] * 10
     assert seen[-1] < max(e[2] for e in ended)  # nobody waited for the searches
+
+
+def test_searches_whose_clients_are_gone_end(f):
+    """Two that would take a minute hold all the threads that searches may; then their clients break off."""
+    put(f.w, {"evil": b"a" * (1 << 19), "t": b"hello\n"})
+    url = f"{f.base}/search?pattern=a.*%3F%5Bcd%5D&regex=1&path=evil&timeout_ms=60000"
+    gone = [socket.create_connection(("127.0.0.1", f.daemon.http_port), DEADLINE) for _ in range(2)]
+    for s in gone:
+        s.sendall(f"GET {url} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    for _ in range(2):  # answered by the same loop: it has read what came before
+        assert f.daemon.http("GET", "/api/v1/health")[0] == 200
+    for s in gone:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close with a reset
+        s.close()
+    assert f.found("hello", path="t") == [("t", 1, 1, "hello")]  # else the client's deadline ends this test
 
 
 def test_names_that_come_and_go_break_nothing(f):
