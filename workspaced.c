@@ -27,11 +27,13 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "broker/broker_client.h"
+#include "broker/helper.h"
 #include "broker/seccomp_rules.h"
 #include "config.h"
 #include "http/http_server.h"
 #include "nfsd/fh.h"
 #include "nfsd/nfsd.h"
+#include "workspace/archive.h"
 #include "workspace/inode.h"
 #include "workspace/inode_hints.h"
 #include "workspace/store.h"
@@ -59,7 +61,8 @@ struct daemon {
 
 	struct broker *broker;
 	struct broker_caps
-		caps; /* with the way to the data directory that works without privilege */
+		caps;          /* with the way to the data directory that works without privilege */
+	struct helper *helper; /* forks the workers of archives */
 	struct store *store;
 	struct inode_hints *hints; /* NULL when kernel handles can be opened */
 	struct ws_registry *registry;
@@ -188,6 +191,8 @@ static int start_broker(struct daemon *d, struct err *err)
 	};
 	int rc = broker_start(&o, &d->broker, &d->caps, err);
 
+	if (rc >= 0)
+		rc = helper_start(arc_worker, &d->helper, err);
 	if (rc < 0)
 		return rc;
 	return seccomp_rules_main(err);
@@ -325,6 +330,26 @@ static const char *nfs_url_host(const struct config *c, char *dst, size_t dst_le
 	return url_host(dst, dst_len, host);
 }
 
+static int spawn_archive(void *arg, const void *job, size_t len, const int *fds, size_t n_fds)
+{
+	struct daemon *d = arg;
+
+	return helper_spawn(d->helper, job, len, fds, n_fds);
+}
+
+static void set_archive_options(struct daemon *d, struct http_archives *a)
+{
+	*a = (struct http_archives){
+		.spawn = spawn_archive,
+		.arg = d,
+		.loop = &d->loop,
+		.max_bytes = config_size(d->config, CFG_ARCHIVE_MAX_BYTES),
+		.max_entries = config_uint(d->config, CFG_ARCHIVE_MAX_ENTRIES),
+		.max_ratio = config_uint(d->config, CFG_ARCHIVE_MAX_RATIO),
+		.max_jobs = (unsigned)config_uint(d->config, CFG_ARCHIVE_MAX_JOBS),
+	};
+}
+
 static int start_http(struct daemon *d, struct err *err)
 {
 	d->http_options = (struct http_server_options){
@@ -344,6 +369,7 @@ static int start_http(struct daemon *d, struct err *err)
 		.nfs_port = nfsd_port(d->nfsd),
 	};
 	config_local_uids(d->config, &d->http_options.local_uids);
+	set_archive_options(d, &d->http_options.archives);
 	return http_server_start(&d->loop, &d->http_options, &d->http, err);
 }
 
@@ -561,6 +587,7 @@ static void daemon_stop(struct daemon *d)
 		ws_registry_close(d->registry);
 	if (d->store != NULL)
 		store_close(d->store);
+	helper_stop(d->helper);
 	if (d->broker != NULL)
 		broker_stop(d->broker);
 }

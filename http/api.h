@@ -20,4 +20,8 @@ void api_workspaces_export_get(struct http_request *req);
 void api_workspaces_export_put(struct http_request *req);
 void api_workspaces_export_delete(struct http_request *req);
 
+/* api_archive.c: streams */
+void api_archive_get(struct http_request *req);
+void api_archive_put(struct http_request *req);
+
 #endif

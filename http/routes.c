@@ -24,6 +24,9 @@ static const struct http_route rows[] = {
 	{ HTTP_M_GET,	 API "/workspaces/{id}/export",	   api_workspaces_export_get,	 0 },
 	{ HTTP_M_PUT,	 API "/workspaces/{id}/export",	   api_workspaces_export_put,	 R_CHANGES | R_POOL },
 	{ HTTP_M_DELETE, API "/workspaces/{id}/export",	   api_workspaces_export_delete, R_CHANGES | R_POOL },
+
+	{ HTTP_M_GET,	 API "/workspaces/{id}/files/archive", api_archive_get,		 R_STREAM },
+	{ HTTP_M_PUT,	 API "/workspaces/{id}/files/archive", api_archive_put,		 R_CHANGES | R_STREAM },
 };
 /* clang-format on */
 

@@ -33,6 +33,7 @@ struct frame {
 	const char *name;   /* borrowed from the subdirs of the frame below; "" for the root */
 	struct buf subdirs; /* owned; for each: 8 bytes of inode number, the name, NUL */
 	size_t next;        /* bytes of subdirs already visited */
+	size_t path_len;    /* of the walker's path before this frame's name was added */
 };
 
 struct walker {
@@ -43,6 +44,7 @@ struct walker {
 	uint64_t mnt_id;
 	struct frame *stack; /* owned */
 	size_t depth, cap;   /* frames */
+	struct buf path;     /* owned; "a/b" of the top frame and a NUL that is not counted */
 };
 
 static void note_error(struct walker *w, int rc)
@@ -120,7 +122,11 @@ static int remember_subdir(struct frame *f, uint64_t ino, const char *name)
 static int visit(struct walker *w, struct frame *f, const char *name)
 {
 	struct statx stx;
-	struct tree_entry e = {.dirfd = f->fd, .name = name, .parent_ino = f->ino, .stx = &stx};
+	struct tree_entry e = {.dirfd = f->fd,
+			       .name = name,
+			       .dir = w->path.len > 0 ? (const char *)w->path.data : "",
+			       .parent_ino = f->ino,
+			       .stx = &stx};
 	int rc;
 
 	if (statx(f->fd, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT,
@@ -186,11 +192,25 @@ static int read_frame(struct walker *w, struct frame *f)
 
 /* ---- the stack ----------------------------------------------------------- */
 
+/* Adds a directory's name to the path of the walk. */
+static int extend_path(struct walker *w, const char *name)
+{
+	size_t len = w->path.len;
+	int rc = name[0] == '\0' ? 0 : buf_printf(&w->path, "%s%s", len > 0 ? "/" : "", name);
+
+	if (rc == 0 && buf_cstr(&w->path) == NULL)
+		rc = -ENOMEM;
+	if (rc < 0)
+		w->path.len = len;
+	return rc;
+}
+
 /* Takes @fd, reads the directory, and leaves it on top of the stack. */
 static int push(struct walker *w, int fd, const char *name, uint64_t ino)
 {
 	auto_close int owned = fd;
 	struct frame *f;
+	size_t path_len;
 
 	if (w->depth == DEPTH_MAX) {
 		note_error(w, -ENAMETOOLONG);
@@ -207,9 +227,17 @@ static int push(struct walker *w, int fd, const char *name, uint64_t ino)
 		w->stack = more;
 		w->cap = cap;
 	}
+	path_len = w->path.len;
+	if (extend_path(w, name) < 0) {
+		note_error(w, -ENOMEM);
+		return 0;
+	}
 	f = &w->stack[w->depth++];
-	*f = (struct frame){
-		.fd = take_fd(&owned), .ino = ino, .name = name, .subdirs.max = SUBDIRS_BYTES};
+	*f = (struct frame){.fd = take_fd(&owned),
+			    .ino = ino,
+			    .name = name,
+			    .subdirs.max = SUBDIRS_BYTES,
+			    .path_len = path_len};
 	if (w->depth > KEEP_FDS) {
 		struct frame *old = &w->stack[w->depth - 1 - KEEP_FDS];
 
@@ -223,6 +251,9 @@ static void pop(struct walker *w)
 {
 	struct frame *f = &w->stack[--w->depth];
 
+	w->path.len = f->path_len;
+	if (w->path.data != NULL)
+		w->path.data[w->path.len] = '\0';
 	if (f->fd >= 0)
 		(void)close(f->fd);
 	buf_free(&f->subdirs);
@@ -302,5 +333,6 @@ int tree_walk(int root_fd, int (*fn)(void *arg, const struct tree_entry *e), voi
 	while (w.depth > 0)
 		pop(&w);
 	free(w.stack);
+	buf_free(&w.path);
 	return rc;
 }

@@ -13,6 +13,7 @@
 struct tree_entry {
 	int dirfd;        /* borrowed: the directory it is in */
 	const char *name; /* borrowed */
+	const char *dir; /* borrowed: path of that directory from the root of the walk, "" for it */
 	uint64_t parent_ino;
 	const struct statx *stx; /* type, ino, btime, mnt_id */
 };
