@@ -76,7 +76,7 @@ static const char *const main_calls[] = {
 	"unlink", "unlinkat", "rename", "renameat", "renameat2", "link", "linkat", "symlink",
 	"symlinkat", "readlink", "readlinkat", "chmod", "fchmod", "fchmodat", "fchmodat2", "chown",
 	"fchown", "lchown", "fchownat", "utimensat", "utimes", "futimesat", "name_to_handle_at",
-	"getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr",
+	"getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr", "fsetxattr",
 	"inotify_init1", "inotify_add_watch", "inotify_rm_watch",
 	/* memory */
 	"mincore", "msync", "mlock", "mlock2", "munlock",

@@ -20,7 +20,18 @@ void api_workspaces_export_get(struct http_request *req);
 void api_workspaces_export_put(struct http_request *req);
 void api_workspaces_export_delete(struct http_request *req);
 
-/* api_archive.c: streams */
+/* api_files*.c; each under /workspaces/{id} and under /sandboxes/{id} */
+void api_files_get(struct http_request *req);
+void api_files_put(struct http_request *req);
+void api_files_delete(struct http_request *req);
+void api_files_list(struct http_request *req);
+void api_files_info(struct http_request *req);
+void api_files_info_many(struct http_request *req);
+void api_files_mkdir(struct http_request *req);
+void api_files_move(struct http_request *req);
+void api_files_copy(struct http_request *req);
+
+/* api_archive.c; streams, under both as well */
 void api_archive_get(struct http_request *req);
 void api_archive_put(struct http_request *req);
 

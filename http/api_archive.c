@@ -11,16 +11,16 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "http/api_files.h"
 #include "http/archive_http.h"
 #include "http/http_conn.h"
 #include "http/http_core.h"
 
 /* ---- the request --------------------------------------------------------- */
 
-/* All that both need; NULL: the answer is made. */
+/* All that both need. */
 struct wanted {
-	struct workspace *ws; /* owned reference */
-	const char *path;     /* in the arena */
+	struct api_file file;
 	enum arc_format format;
 	bool keeps_links;
 };
@@ -29,49 +29,6 @@ static bool refuse_parameter(struct http_request *req, const char *why)
 {
 	http_response_error(req, HTTP_CODE_PARAMETER, "%s", why);
 	return false;
-}
-
-/* "a/./b//c" and "a/x/../b/c" into "a/b/c".  -EXDEV when it leaves the workspace. */
-static int clean_path(char *path)
-{
-	size_t len = 0, at = 0, end = strlen(path);
-
-	while (at < end) {
-		size_t n = strcspn(path + at, "/");
-
-		if (n == 2 && memcmp(path + at, "..", 2) == 0) {
-			if (len == 0)
-				return -EXDEV;
-			while (len > 0 && path[--len] != '/')
-				;
-		} else if (n > 255) {
-			return -ENAMETOOLONG;
-		} else if (n > 0 && !(n == 1 && path[at] == '.')) {
-			if (len > 0)
-				path[len++] = '/';
-			memmove(path + len, path + at, n);
-			len += n;
-		}
-		at += n + 1;
-	}
-	path[len] = '\0';
-	return len >= ARC_PATH_MAX ? -ENAMETOOLONG : 0;
-}
-
-static bool read_path(struct http_request *req, struct wanted *w)
-{
-	const char *text = "";
-	char *copy;
-	int rc = http_request_query(req, "path", &text);
-
-	if (rc < 0)
-		return refuse_parameter(req, "'path' has a bad %-escape or a NUL byte");
-	copy = arena_strdup(&req->arena, text);
-	rc = copy != NULL ? clean_path(copy) : -ENOMEM;
-	w->path = copy;
-	if (rc < 0)
-		archive_http_error(req, &(struct arc_note){.rc = rc}, text, NULL);
-	return rc == 0;
 }
 
 static bool read_format(struct http_request *req, struct wanted *w, enum arc_format def)
@@ -99,17 +56,15 @@ static bool read_links(struct http_request *req, struct wanted *w)
 	return true;
 }
 
-/* false: the answer is made */
+/* false: the answer has been sent */
 static bool read_request(struct http_request *req, enum arc_format def, struct wanted *w)
 {
-	*w = (struct wanted){.ws = ws_find(req->core->options->registry, req->params[0])};
-	if (w->ws == NULL) {
-		http_response_error(req, HTTP_CODE_NO_WORKSPACE, "%s", req->params[0]);
-		return false;
+	if (api_file_query(req, "path", &w->file)) {
+		if (read_format(req, w, def) && read_links(req, w))
+			return true;
+		api_file_done(&w->file);
 	}
-	if (read_path(req, w) && read_format(req, w, def) && read_links(req, w))
-		return true;
-	workspace_unref(w->ws);
+	http_conn_answer(req);
 	return false;
 }
 
@@ -122,17 +77,15 @@ void api_archive_get(struct http_request *req)
 	char name[160];
 	const char *last;
 
-	if (!read_request(req, ARC_TAR, &w)) {
-		http_conn_answer(req);
+	if (!read_request(req, ARC_TAR, &w))
 		return;
-	}
-	archive_http_begin(req, w.ws, ARC_PACK, w.path, &job);
+	archive_http_begin(req, w.file.ws, ARC_PACK, w.file.path.rel, &job);
 	job.format = w.format;
-	last = strrchr(w.path, '/');
-	last = last != NULL ? last + 1 : w.path;
+	last = strrchr(w.file.path.rel, '/');
+	last = last != NULL ? last + 1 : w.file.path.rel;
 	(void)snprintf(name, sizeof(name), "%.100s.%s", last[0] != '\0' ? last : "workspace",
 		       arc_format_names[w.format]);
-	archive_http_send(req, w.ws, &job, name, &(struct buf){0});
+	archive_http_send(req, w.file.ws, &job, name, &(struct buf){0});
 }
 
 /* ---- in ------------------------------------------------------------------ */
@@ -141,7 +94,7 @@ struct receiving {
 	struct http_request *req;
 	struct archive_job *job; /* owned */
 	struct workspace *ws;    /* owned reference */
-	const char *path;        /* in the request's arena */
+	const char *path;        /* as the client wrote it; the request's */
 	struct archive_skipped skipped;
 };
 
@@ -220,10 +173,10 @@ static int start_receiving(struct http_request *req, struct receiving *r, const 
 		.on_drain = on_drain, .on_skipped = on_skipped, .on_end = on_end, .arg = r};
 	struct arc_job job;
 
-	archive_http_begin(req, w->ws, ARC_UNPACK, w->path, &job);
+	archive_http_begin(req, w->file.ws, ARC_UNPACK, w->file.path.rel, &job);
 	job.format = w->format;
 	job.flags = w->keeps_links ? ARC_KEEP_LINKS : 0;
-	return archive_job_start(&req->core->options->archives, &job, w->ws->root_fd, &hooks,
+	return archive_job_start(&req->core->options->archives, &job, w->file.ws->root_fd, &hooks,
 				 &r->job);
 }
 
@@ -238,20 +191,18 @@ void api_archive_put(struct http_request *req)
 		http_conn_answer(req);
 		return;
 	}
-	if (!read_request(req, ARC_AUTO, &w)) {
-		http_conn_answer(req);
+	if (!read_request(req, ARC_AUTO, &w))
 		return;
-	}
 	r = calloc(1, sizeof(*r));
 	if (r != NULL) {
-		*r = (struct receiving){.req = req, .ws = w.ws, .path = w.path};
+		*r = (struct receiving){.req = req, .ws = w.file.ws, .path = w.file.path.text};
 		rc = start_receiving(req, r, &w);
 	}
 	if (rc < 0) {
 		if (r != NULL)
 			receiving_free(r);
 		else
-			workspace_unref(w.ws);
+			api_file_done(&w.file);
 		archive_http_refuse(req, rc);
 		return;
 	}

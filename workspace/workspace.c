@@ -234,6 +234,35 @@ static int open_root(struct ws_registry *r, struct workspace *ws, struct err *er
 	return 0;
 }
 
+int workspace_open_staging(const struct workspace *ws)
+{
+	int fd = openat(ws->root_fd, "../staging", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* Uploads that were being put in place when the daemon was killed. */
+static void empty_staging(const struct workspace *ws)
+{
+	auto_close int staging = workspace_open_staging(ws);
+	auto_closedir DIR *d = NULL;
+	struct dirent *e;
+	int fd;
+
+	if (staging < 0)
+		return;
+	fd = open_folder(staging, ".", O_RDONLY);
+	d = fd >= 0 ? fdopendir(fd) : NULL;
+	if (d == NULL) {
+		if (fd >= 0)
+			(void)close(fd);
+		return;
+	}
+	while ((e = readdir(d)) != NULL)
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+			(void)path_remove_tree(staging, e->d_name, NULL);
+}
+
 /* The end of a deletion and the way back from a creation: folder first, so that the row remembers.
  */
 static int remove_folder_and_row(struct ws_registry *r, const char *id, struct err *err)
@@ -432,6 +461,7 @@ static int open_loaded(struct ws_registry *r, struct workspace *ws, struct err *
 		rc = r->o.on_open(r->o.arg, ws, err);
 	if (rc < 0)
 		return rc;
+	empty_staging(ws);
 	rc = registry_add(r, ws, err);
 	if (rc < 0 && r->o.on_gone != NULL)
 		r->o.on_gone(r->o.arg, ws);

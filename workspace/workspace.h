@@ -61,6 +61,11 @@ struct workspace {
 void workspace_ref(struct workspace *ws);   /* any thread */
 void workspace_unref(struct workspace *ws); /* any thread; the last one closes root_fd and frees */
 
+/* workspace_open_staging() - O_PATH descriptor of the folder beside files/, on the same file
+ * system, that no door shows: what is in it is moved into files/ or removed at the next start.
+ * -errno. */
+int workspace_open_staging(const struct workspace *ws);
+
 /* ---- the registry ------------------------------------------------------- */
 
 struct ws_registry;

@@ -350,7 +350,7 @@ def test_refusals_name_what_is_wrong(d, ws):
     i, top = ws
     for method in ("GET", "PUT"):
         body = tar_of(("f", b"x")) if method == "PUT" else None
-        for query, want in (("path=../x", (403, 7003)), ("format=rar", (400, 1002)), ("path=%00", (400, 1002)),
+        for query, want in (("path=../x", (403, 7003)), ("format=rar", (400, 1002)), ("path=%00", (400, 3004)),
                             ("path=" + "n" * 256, (400, 3004)), ("links=out", (400, 1002))):
             status, _, text = call(d, method, f"/{i}/files/archive?{query}", body)
             assert (status, json.loads(text)["code"]) == want, (method, query, text)
