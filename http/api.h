@@ -20,6 +20,12 @@ void api_workspaces_export_get(struct http_request *req);
 void api_workspaces_export_put(struct http_request *req);
 void api_workspaces_export_delete(struct http_request *req);
 
+/* api_extras.c */
+void api_workspaces_list_trash(struct http_request *req);
+void api_workspaces_patch(struct http_request *req);
+void api_workspaces_usage(struct http_request *req);
+void api_workspaces_untrash(struct http_request *req);
+
 /* api_files*.c; each under /workspaces/{id} and under /sandboxes/{id} */
 void api_files_get(struct http_request *req);
 void api_files_put(struct http_request *req);

@@ -75,6 +75,7 @@ struct http_server_options {
 
 	struct http_limits limits;
 	struct http_archives archives;
+	bool uses_trash; /* DELETE of a workspace moves it there */
 };
 
 /**
