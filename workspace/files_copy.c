@@ -137,9 +137,16 @@ static int copy_link(const struct files_place *from, const struct files_place *t
 
 static int copy_node(const struct files_place *to, mode_t mode)
 {
+	struct files_info there;
+
 	if (mknodat(to->dirfd, to->name, mode, 0) == 0)
 		return 0;
-	return -errno;
+	if (errno != EEXIST)
+		return -errno;
+	return files_info_at(to->dirfd, to->name, &there) == 0 &&
+			       ((there.mode ^ mode) & S_IFMT) == 0
+		       ? 0
+		       : -EEXIST;
 }
 
 /* copy_leaf() - anything but a directory */

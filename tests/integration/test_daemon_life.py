@@ -108,7 +108,7 @@ def test_unanswered_writes_after_a_kill(fresh):
 
 
 def test_kill_twenty_times_under_load(fresh):
-    """kill -9 twenty times while workspaces and files are made: the database is sound, what was acknowledged is there."""
+    """kill -9 twenty times while workspaces are made: the database is sound, what was acknowledged is there."""
     d = fresh()
     made, stop = [], threading.Event()
 

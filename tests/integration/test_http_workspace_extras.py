@@ -221,3 +221,77 @@ def test_untrash_and_purge_at_once(d):
             assert ok(d, "GET", f"/{i}")["id"] == i
         else:
             assert gone.result()[0] == 200 and code(d, "GET", f"/{i}") == (404, 7001)
+
+
+# ---- backup and restore ----
+
+
+def tree(top):
+    out = {}
+    for folder, dirs, files in os.walk(os.fsencode(top)):
+        for name in dirs + files:
+            path = os.path.join(folder, name)
+            st = os.lstat(path)
+            what = os.readlink(path) if os.path.islink(path) else None if os.path.isdir(path) else open(path, "rb").read()
+            out[os.path.relpath(path, os.fsencode(top))] = (st.st_mode, int(st.st_mtime) if what is None else 0, what)
+    return out
+
+
+def test_a_backup_becomes_another_workspace(d):
+    w = ok(d, "POST", "", {"name": "b\u00e4ckup", "metadata": {"k": "v" * 3000, "l": "\n"}})
+    top = d.host_dir(w["id"])
+    with d.local():
+        (top / "sub").mkdir()
+        (top / "sub" / "tool").write_bytes(b"#!/bin/sh")
+        (top / "sub" / "tool").chmod(0o755)
+        os.symlink("/usr/bin/python3", top / "out")
+        (top / os.fsdecode(b"\xff")).write_bytes(b"odd")
+        (top / "workspaced-backup.json").write_bytes(b"of the user")
+        os.utime(top / "sub", (1, 1_500_000_000))
+    status, headers, data = call(d, "GET", f"/{w['id']}/backup")
+    assert status == 200 and headers["Content-Disposition"] == f'attachment; filename="workspace-{w["id"][:8]}.tar"'
+    with tarfile.open(fileobj=io.BytesIO(data), errors="surrogateescape") as t:
+        first = t.next()
+        assert first.name == "workspaced-backup.json" and json.load(t.extractfile(first))["name"] == w["name"]
+        assert all(m.name.startswith("files/") for m in t if m is not first)
+    got = ok(d, "POST", "/restore", data)
+    assert got["id"] != w["id"] and (got["name"], got["metadata"]) == (w["name"], w["metadata"])
+    assert got["n_skipped"] == 0 and got["entries"] == len(tree(top))
+    assert tree(d.host_dir(got["id"])) == tree(top)
+    assert ok(d, "GET", f"/{got['id']}")["name"] == w["name"]
+    d.root(got["id"])
+    assert code(d, "GET", "/nobody/backup") == (404, 7001)
+
+
+def backup(meta, *entries):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as t:
+        for name, data in (("workspaced-backup.json", meta), *entries):
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            t.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def test_a_bad_backup_leaves_no_workspace(d):
+    before = ids(d) + ids(d, "?trashed=true")
+    good = b'{"workspaced_backup":1,"name":"x","metadata":{}}'
+    for data in (b"junk" * 100, backup(b"{}"), backup(b"not json"), backup(good.replace(b"1", b"2")),
+                 backup(good.replace(b'"x"', b"[]")), backup(good.replace(b"{}", b'{"k":1}')),
+                 backup(b" " * (1 << 20) + good), backup(good, ("files/f", b"x" * 9000))[:4000],
+                 backup(good)[1024:], b""):
+        assert code(d, "POST", "/restore", data) == (400, 1001), data[:40]
+    assert ids(d) + ids(d, "?trashed=true") == before
+    got = ok(d, "POST", "/restore", backup(good, ("files/in", b"1"), ("out", b"2"), ("files/../../x", b"3"), ("/files/y", b"")))
+    assert os.listdir(d.host_dir(got["id"])) == ["in"] and got["n_skipped"] == 2
+
+
+def test_a_client_that_vanishes_leaves_no_workspace(d):
+    before = ids(d)
+    data = backup(b'{"workspaced_backup":1}', ("files/a", b"a"), ("files/b", b"b" * 300_000))
+    head = f"POST {API}/restore HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", d.http_port), DEADLINE) as s:
+        s.sendall(head + data[:200_000])
+        poll("the new workspace", lambda: len(ids(d)) == len(before) + 1)
+    poll("it to be gone", lambda: ids(d) == before)
+    assert d.alive()

@@ -9,8 +9,8 @@ import pytest
 from lib import mount3
 from lib.mount3 import M
 from lib.nfs3 import (
-    A_DELETE, A_EXECUTE, A_EXTEND, A_LOOKUP, A_MODIFY, A_READ, BLK, CHR, DIR, FIFO, FILE_SYNC, LNK, REG, SOCK, S, UNSTABLE,
-    decode,
+    A_DELETE, A_EXECUTE, A_EXTEND, A_LOOKUP, A_MODIFY, A_READ, BLK, CHR, DIR, FIFO, FILE_SYNC, LNK, REG, SOCK,
+    S, UNSTABLE, decode,
 )  # fmt: skip
 from lib.rpc import record
 

@@ -83,8 +83,6 @@ class Daemon:
     def launch(self):
         """Starts the process without waiting."""
         env = {k: v for k, v in os.environ.items() if not k.startswith("WORKSPACE")}
-        # The daemon is not dumpable, which the leak checker takes for a fatal error.
-        env.setdefault("ASAN_OPTIONS", "detect_leaks=0")
         suppressions = self.base / "tsan.supp"
         suppressions.write_text(TSAN_SUPPRESSIONS)
         env.setdefault("TSAN_OPTIONS", f"suppressions={suppressions}")
