@@ -14,7 +14,7 @@ VERSION  := 0.1.0
 comma    := ,
 BUILD    := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 
-PKGS     := libtirpc libuv jansson sqlite3 libseccomp libcap-ng libsodium libpcre2-8
+PKGS     := libtirpc libuv jansson sqlite3 libseccomp libcap-ng libsodium libpcre2-8 libarchive
 LLHTTP_DIR ?= /usr/share/llhttp
 LLHTTP_INC ?= /usr/share/include/llhttp
 # libllhttp by pkg-config where a distribution has it, else Debian's node-llhttp sources
