@@ -65,6 +65,15 @@ static void flush_failed(struct nfs_call *call)
 	__atomic_add_fetch(&nfsd_shared(call->nfsd)->write_verf, 1, __ATOMIC_ACQ_REL);
 }
 
+/*
+ * A file that was removed beside us can still be written and flushed through a descriptor of ours,
+ * which would look like success.  The attributes behind the call tell: a removed file has none.
+ */
+static int stale_if_removed(int rc, const wcc_data *wcc)
+{
+	return rc == 0 && !wcc->after.attributes_follow ? -ESTALE : rc;
+}
+
 int nfs3_write(struct nfs_call *call, void *args, void *res)
 {
 	struct nfs3_write_args *a = args;
@@ -89,7 +98,8 @@ int nfs3_write(struct nfs_call *call, void *args, void *res)
 			flush_failed(call);
 	}
 	/* first in both forms of the result */
-	nfs_wcc(&t, t.ino, rc == 0 ? &ok->file_wcc : &r->WRITE3res_u.resfail.file_wcc);
+	nfs_wcc(&t, t.ino, &ok->file_wcc);
+	rc = stale_if_removed(rc, &ok->file_wcc);
 	nfs_leave(call, &t);
 	return nfs_answer(call, rc, &r->status);
 }
@@ -110,7 +120,8 @@ int nfs3_commit(struct nfs_call *call, void *args, void *res)
 		if (rc == -EIO)
 			flush_failed(call);
 	}
-	nfs_wcc(&t, t.ino, rc == 0 ? &ok->file_wcc : &r->COMMIT3res_u.resfail.file_wcc);
+	nfs_wcc(&t, t.ino, &ok->file_wcc); /* first in both forms of the result */
+	rc = stale_if_removed(rc, &ok->file_wcc);
 	nfs_leave(call, &t);
 	return nfs_answer(call, rc, &r->status);
 }
