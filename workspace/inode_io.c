@@ -74,6 +74,7 @@ static void install_io(struct inode_cache *c, struct inode *ino, struct inode_io
 		}
 	}
 	pthread_mutex_unlock(&s->mutex);
+	inode_evict_down(c);
 }
 
 int inode_io_get(struct inode_cache *c, struct inode *ino, bool for_write, bool may_block,

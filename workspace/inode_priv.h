@@ -60,4 +60,8 @@ static inline struct inode_io *inode_detach_io(struct inode_cache *c, struct ino
 
 void inode_sync_free(struct inode_sync *s); /* NULL is fine */
 
+/* Entries that nobody uses leave the cache until it holds no more descriptors than it may.  Not
+ * with a shard's mutex held; called by whoever has added one. */
+void inode_evict_down(struct inode_cache *c);
+
 #endif
