@@ -318,3 +318,19 @@ bool export_rules_match(const struct export_rules *r, const struct in6_addr *add
 	*ret_read_only = r->read_only || read_only;
 	return true;
 }
+
+static bool nets_are_same(const struct export_net *a, const struct export_net *b)
+{
+	return a->prefix == b->prefix && a->read_only == b->read_only &&
+	       memcmp(&a->addr, &b->addr, sizeof(a->addr)) == 0;
+}
+
+bool export_rules_are_same(const struct export_rules *a, const struct export_rules *b)
+{
+	if (a->mode != b->mode || a->read_only != b->read_only || a->n_nets != b->n_nets)
+		return false;
+	for (unsigned i = 0; i < a->n_nets; i++)
+		if (!nets_are_same(&a->nets[i], &b->nets[i]))
+			return false;
+	return true;
+}
