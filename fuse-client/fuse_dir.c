@@ -3,6 +3,10 @@
  * Listing folders.  The kernel's position in a folder is the server's cookie, so it stays good
  * while entries come and go, and a program may seek to any place it has been.
  *
+ * Pages are asked for with attributes (READDIRPLUS) also when the kernel wants none: the type in
+ * every entry spares programs like find(1) a stat of each.  A server that cannot is asked for plain
+ * ones.
+ *
  * A page of the server's is larger than what the kernel asks for at a time: what is left of it is
  * kept with the open folder and serves the next request, if that goes on where this one ended.
  */
@@ -104,7 +108,8 @@ static bool take_name(struct fop *op, const struct nfs3_dirent *e, struct dir_na
 static size_t add_plain(struct fop *op, char *dst, size_t room, const struct nfs3_dirent *e,
 			const struct dir_name *n)
 {
-	const struct stat st = {.st_ino = e->fileid};
+	const struct stat st = {.st_ino = e->fileid,
+				.st_mode = e->has_attrs ? fuse_attr_type(e->attrs.type) : 0};
 
 	return fuse_add_direntry(op->req, dst, room, n->text, &st, (off_t)e->cookie);
 }
@@ -153,7 +158,7 @@ static ssize_t fill(struct fop *op, char *dst, size_t room, uint64_t sent_seq)
 			return (ssize_t)used;
 		}
 		if (take_name(op, &e, &name))
-			size = d->is_plus
+			size = op->wants_plus
 				       ? add_plus(op, dst + used, room - used, &e, &name, sent_seq)
 				       : add_plain(op, dst + used, room - used, &e, &name);
 		if (size > room - used)
@@ -205,6 +210,11 @@ static void on_page(struct fop *op, const struct nfs_result *r)
 	struct open_dir *d = dir_of(op);
 	uint8_t *page;
 
+	if (r->err == -EOPNOTSUPP && !op->fs->no_readdirplus) {
+		op->fs->no_readdirplus = true;
+		fetch(op);
+		return;
+	}
 	if (r->err < 0) {
 		fop_err(op, r->err);
 		return;
@@ -221,7 +231,7 @@ static void on_page(struct fop *op, const struct nfs_result *r)
 	d->pos = 0;
 	d->next = op->off;
 	d->is_valid = true;
-	d->is_plus = op->mode != 0;
+	d->is_plus = !op->fs->no_readdirplus;
 	d->is_eof = false;
 	memcpy(d->verf, r->res->readdir.READDIR3res_u.resok.cookieverf, sizeof(d->verf));
 	serve(op, r->sent_seq);
@@ -238,7 +248,7 @@ static void fetch(struct fop *op)
 		memcpy(plain.cookieverf, d->verf, sizeof(d->verf));
 	}
 	plus.dircount = plus.maxcount = plain.count = op->fs->dtsize;
-	if (op->mode != 0)
+	if (!op->fs->no_readdirplus)
 		fop_send(op, NFSPROC3_READDIRPLUS, &plus, on_page);
 	else
 		fop_send(op, NFSPROC3_READDIR, &plain, on_page);
@@ -255,12 +265,12 @@ static void dir_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	op->fi = *fi;
 	op->size = size;
 	op->off = (uint64_t)off;
-	op->mode = is_plus;
+	op->wants_plus = is_plus;
 	op->on_free = on_free;
 	d = dir_of(op);
 	d->n_refs++;
 	/* Off 0 is a new listing, also after rewinddir(3). */
-	if (off != 0 && d->is_valid && d->is_plus == is_plus && d->next == op->off)
+	if (off != 0 && d->is_valid && d->next == op->off)
 		/* The page is as old as its call; pending writes are the newer truth. */
 		serve(op, 0);
 	else

@@ -30,6 +30,7 @@ struct fuse_fs {
 	struct finode_table inodes;
 	struct wback_pool wb;
 	uint32_t rsize, dtsize; /* bytes: of READ and of a page of a directory */
+	bool no_readdirplus;    /* the server said so */
 	struct list ops;        /* struct fop, all that are not finished */
 	size_t n_ops;
 	uint64_t n_requests;     /* of the kernel's, ever */
@@ -57,6 +58,7 @@ struct fop {
 	char *name, *name2;        /* owned */
 	struct fuse_file_info fi;
 	mode_t mode;
+	bool wants_plus;
 	int to_set;
 	sattr3 attrs;
 	uint64_t off;
