@@ -135,6 +135,8 @@ void fuse_remove_hidden(struct fuse_fs *fs, struct finode *ino);
 bool fuse_remove_is_hidden(const struct fuse_fs *fs, const char *name, size_t len);
 
 void fuse_io_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+/* Of an open's flags; FLUSH has none, so an open file's fh keeps the answer. */
+bool fuse_io_is_writable(const struct fuse_file_info *fi);
 void fuse_io_opened(struct fuse_fs *fs, struct finode *ino); /* counts; CREATE does so too */
 void fuse_io_closed(struct fuse_fs *fs, struct finode *ino);
 void fuse_io_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,

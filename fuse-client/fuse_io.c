@@ -18,6 +18,11 @@
 
 /* ---- open --------------------------------------------------------------- */
 
+bool fuse_io_is_writable(const struct fuse_file_info *fi)
+{
+	return (fi->flags & O_ACCMODE) != O_RDONLY;
+}
+
 void fuse_io_opened(struct fuse_fs *fs, struct finode *ino)
 {
 	ino->n_open++;
@@ -97,6 +102,7 @@ void fuse_io_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (op == NULL)
 		return;
 	op->fi = *fi;
+	op->fi.fh = fuse_io_is_writable(fi);
 	wback_wait(op->ino, WBACK_WRITTEN, open_written, op);
 }
 
@@ -250,7 +256,7 @@ void fuse_io_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (op == NULL)
 		return;
 	/* Who only reads need not wait for what others write. */
-	if ((fi->flags & O_ACCMODE) == O_RDONLY || !wback_is_uncommitted(op->ino))
+	if (!fi->fh || !wback_is_uncommitted(op->ino))
 		fop_err(op, 0);
 	else
 		wback_wait(op->ino, WBACK_COMMITTED, on_committed, op);
@@ -273,7 +279,7 @@ void fuse_io_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (op == NULL)
 		return;
 	/* A mapping may have written after the last close. */
-	if (wback_is_pending(op->ino))
+	if (wback_is_uncommitted(op->ino))
 		wback_wait(op->ino, WBACK_COMMITTED, on_release_committed, op);
 	else
 		on_release_committed(op, 0);

@@ -191,6 +191,7 @@ void fuse_name_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 		return;
 	op->fi = *fi;
 	op->fi.flags |= O_CREAT;
+	op->fi.fh = fuse_io_is_writable(fi);
 	op->mode = mode;
 	if (fi->flags & O_EXCL)
 		create(op, EXCLUSIVE, on_exclusive);

@@ -182,9 +182,11 @@ static void watch(struct server *s, const struct fuse_options *o)
 
 /* ---- end ---------------------------------------------------------------- */
 
+/* Without a server only unwritten data is worth waiting for it. */
 static bool is_drained(const struct server *s)
 {
-	return s->fs.n_ops == 0 && wback_pool_is_idle(&s->fs.wb);
+	return wback_pool_is_idle(&s->fs.wb) &&
+	       (s->fs.n_ops == 0 || !rpc_client_is_up(nfs_client_rpc(s->fs.nfs)));
 }
 
 static void run(struct server *s)
