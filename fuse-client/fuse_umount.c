@@ -138,7 +138,8 @@ static int undo(const char *path, bool lazy, struct err *err)
 	return err_set(err, -errno, "'%s': %s", path, strerror(errno));
 }
 
-/* Attributes may be cached, an open always reaches the process; ours answers it without the server. */
+/* Attributes may be cached, an open always reaches the process; ours answers it without the server.
+ */
 static bool is_dead(const char *path)
 {
 	auto_close int fd = io_open_dir(AT_FDCWD, path);

@@ -71,7 +71,6 @@ struct wback {
 	uint64_t next_number;
 	struct list waiters;
 	bool commit_flying;
-	bool wants_commit; /* the pool is short of room */
 	int error;
 };
 
@@ -420,6 +419,11 @@ static void on_committed(void *arg, const struct nfs_result *r)
 	step(wb);
 }
 
+static bool is_short(const struct wback_pool *p)
+{
+	return p->n_bytes >= p->max_bytes / 2;
+}
+
 /* The number that a waiter for COMMIT waits for; 0 when there is none. */
 static uint64_t commit_wanted_before(const struct wback *wb)
 {
@@ -443,12 +447,13 @@ static void maybe_commit(struct wback *wb)
 
 	if (wb->commit_flying || list_is_empty(&wb->unstable))
 		return;
-	if (!wb->wants_commit && (before == 0 || pending < before))
+	/* Short of room: also what arrived while a COMMIT was under way, for all writers may wait.
+	 */
+	if (!is_short(wb->pool) && (before == 0 || pending < before))
 		return;
 	list_for_each (l, &wb->unstable)
 		extent_at(l)->is_covered = true;
 	wb->commit_flying = true;
-	wb->wants_commit = false;
 	nfs_send(wb->pool->nfs, NFSPROC3_COMMIT, &a, on_committed, wb);
 }
 
@@ -503,12 +508,11 @@ static void relieve(struct wback_pool *p)
 {
 	struct list *l, *tmp;
 
-	if (p->n_bytes < p->max_bytes / 2)
+	if (!is_short(p))
 		return;
 	list_for_each_safe (l, tmp, &p->active) {
 		struct wback *wb = list_entry(l, struct wback, link);
 
-		wb->wants_commit = true;
 		seal(wb);
 		step(wb);
 	}
