@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "fuse-client/fuse_fs.h"
 
 #ifndef RENAME_NOREPLACE
@@ -47,10 +48,9 @@ static void on_hidden_removed(void *arg, const struct nfs_result *r)
 
 void fuse_remove_hidden(struct fuse_fs *fs, struct finode *ino)
 {
-	const REMOVE3args a = {.object = fop_where(fs->inodes.root, ino->hidden)};
+	auto_free char *name = take_ptr(ino->hidden);
+	const REMOVE3args a = {.object = fop_where(fs->inodes.root, name)};
 
-	free(ino->hidden);
-	ino->hidden = NULL;
 	nfs_send(fs->nfs, NFSPROC3_REMOVE, &a, on_hidden_removed, finode_ref(ino));
 }
 

@@ -156,11 +156,12 @@ static void deliver(struct nfs_call *call, const uint8_t *body, size_t len)
 {
 	union nfs_res res;
 	struct nfs_result r = {.res = &res, .sent_seq = call->sent_seq};
+	xdrproc_t decode = call->row->res; /* the call is gone when the result is freed */
 	XDR xdrs;
 
 	memset(&res, 0, sizeof(res));
 	xdrmem_create(&xdrs, (char *)(uintptr_t)body, (u_int)len, XDR_DECODE);
-	if (!((bool_t(*)(XDR *, void *))call->row->res)(&xdrs, &res)) {
+	if (!((bool_t(*)(XDR *, void *))decode)(&xdrs, &res)) {
 		r.err = -EPROTO;
 		r.res = NULL;
 	} else if (call->row == &mnt_row) {
@@ -174,7 +175,7 @@ static void deliver(struct nfs_call *call, const uint8_t *body, size_t len)
 		sleep_and_repeat(call);
 	else
 		finish(call, &r);
-	xdr_free(call->row->res, (char *)&res);
+	xdr_free(decode, (char *)&res);
 }
 
 static void on_reply(struct rpc_call *rpc, int err, const uint8_t *body, size_t len)
