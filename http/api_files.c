@@ -75,29 +75,39 @@ static int decode(struct http_request *req, const char *text, const char **ret, 
 	return 0;
 }
 
-bool api_path_json(struct http_request *req, json_t *body, const char *name, struct api_path *ret)
+bool api_bytes_json(struct http_request *req, json_t *body, const char *name, const char **ret,
+		    size_t *ret_len)
 {
 	struct err err = {0};
-	const char *text = NULL;
 	char twin[64];
-	size_t n = 0;
-	int rc = jsonx_get_string(body, name, SIZE_MAX, &text, &err);
+	int rc = jsonx_get_string(body, name, SIZE_MAX, ret, &err);
 
-	if (rc == 1) /* what it is borrowed from ends before the request does */
-		text = arena_strndup(&req->arena, text, n = strlen(text));
+	if (rc == 1)
+		*ret_len = strlen(*ret);
 	if (rc == 0) {
 		(void)snprintf(twin, sizeof(twin), "%s_base64", name);
-		rc = jsonx_get_string(body, twin, SIZE_MAX, &text, &err);
-		if (rc == 1 && decode(req, text, &text, &n) < 0)
+		rc = jsonx_get_string(body, twin, SIZE_MAX, ret, &err);
+		if (rc == 1 && decode(req, *ret, ret, ret_len) < 0)
 			rc = err_set(&err, -EINVAL, "'%s' must be base64", twin);
 	}
 	if (rc == 0)
 		rc = err_set(&err, -EINVAL, "'%s' is missing", name);
 	if (rc < 0)
 		http_response_error(req, HTTP_CODE_REQUEST, "%s", err.msg);
-	else if (text == NULL)
+	return rc == 1;
+}
+
+bool api_path_json(struct http_request *req, json_t *body, const char *name, struct api_path *ret)
+{
+	const char *text;
+	size_t n;
+
+	if (!api_bytes_json(req, body, name, &text, &n))
+		return false;
+	text = arena_strndup(&req->arena, text, n); /* @body ends before the request does */
+	if (text == NULL)
 		http_response_error(req, HTTP_CODE_INTERNAL, "%s", "out of memory");
-	return rc == 1 && text != NULL && api_path_take(req, text, n, ret);
+	return text != NULL && api_path_take(req, text, n, ret);
 }
 
 bool api_file_query(struct http_request *req, const char *name, struct api_file *ret)
@@ -172,6 +182,15 @@ json_t *api_files_body(struct http_request *req)
 
 /* ---- answers -------------------------------------------------------------- */
 
+static void put_base64(struct json_out *o, const char *key, const char *s)
+{
+	char text[4 * FILES_PATH_MAX / 3 + 8];
+
+	(void)sodium_bin2base64(text, sizeof(text), (const unsigned char *)s, strlen(s),
+				sodium_base64_VARIANT_ORIGINAL);
+	json_out_key_str(o, key, text);
+}
+
 void api_files_done(struct http_request *req, const struct api_path *path)
 {
 	struct json_out o = http_response_json(req);
@@ -183,13 +202,11 @@ void api_files_done(struct http_request *req, const struct api_path *path)
 	http_response_json_end(req, 200, &o);
 }
 
-static void put_base64(struct json_out *o, const char *key, const char *s)
+void api_files_put_path(struct json_out *o, const char *path)
 {
-	char text[4 * FILES_PATH_MAX / 3 + 8];
-
-	(void)sodium_bin2base64(text, sizeof(text), (const unsigned char *)s, strlen(s),
-				sodium_base64_VARIANT_ORIGINAL);
-	json_out_key_str(o, key, text);
+	json_out_key_str(o, "path", path);
+	if (!utf8_is_valid(path, strlen(path)))
+		put_base64(o, "path_base64", path);
 }
 
 /* put_link() - where a link points, and whether that is something inside the workspace */
@@ -243,7 +260,7 @@ void api_files_put_info(struct json_out *o, const struct api_info *i)
 	(void)snprintf(mode, sizeof(mode), "%04o", (unsigned)info->mode & 07777);
 	json_out_open(o, '{');
 	json_out_key_str(o, "name", i->name);
-	json_out_key_str(o, "path", i->path);
+	api_files_put_path(o, i->path);
 	put_type(o, info->mode);
 	json_out_key_u64(o, "size", info->size);
 	json_out_key_str(o, "modified_at", time);
@@ -252,8 +269,6 @@ void api_files_put_info(struct json_out *o, const struct api_info *i)
 	json_out_key_bool(o, "is_dir", S_ISDIR(info->mode));
 	if (!utf8_is_valid(i->name, strlen(i->name)))
 		put_base64(o, "name_base64", i->name);
-	if (!utf8_is_valid(i->path, strlen(i->path)))
-		put_base64(o, "path_base64", i->path);
 	if (S_ISLNK(info->mode) && i->dirfd >= 0)
 		put_link(o, i);
 	json_out_close(o, '}');

@@ -45,6 +45,12 @@ bool api_path_take(struct http_request *req, const char *text, size_t n, struct 
 /* api_path_query() - of the query's parameter @name; absent is "", the root */
 bool api_path_query(struct http_request *req, const char *name, struct api_path *ret);
 
+/* api_bytes_json() - the text of the member @name of @body, or what its twin @name + "_base64"
+ * stands for, since text in JSON is always UTF-8 without NUL; it must be there.  Lives as long as
+ * @body. */
+bool api_bytes_json(struct http_request *req, json_t *body, const char *name, const char **ret,
+		    size_t *ret_len);
+
 /* api_path_json() - of the member @name of @body, or of its twin @name + "_base64" for names that
  * are no UTF-8; it must be there */
 bool api_path_json(struct http_request *req, json_t *body, const char *name, struct api_path *ret);
@@ -64,6 +70,9 @@ json_t *api_files_body(struct http_request *req);
 
 /* api_files_done() - {"success":true,"path":...} */
 void api_files_done(struct http_request *req, const struct api_path *path);
+
+/* api_files_put_path() - the members "path" and, for what is no UTF-8, "path_base64" */
+void api_files_put_path(struct json_out *o, const char *path);
 
 /* api_files_put_info() - a FileInfo.  @dirfd, @name: where it is, to look where a link leads; @ws
  * for the same.  @path: what is shown. */

@@ -148,8 +148,10 @@ static void drop_request(struct http_conn *c)
 	log_request(req, 0, req->in_pool ? 0 : req->res.bytes, clock_mono_ns() - req->begin_ns);
 	c->req = NULL;
 	req->conn = NULL;
-	if (req->in_pool) /* http_conn_handler_done() frees it */
+	if (req->in_pool) { /* http_conn_handler_done() frees it */
+		__atomic_store_n(&req->is_gone, true, __ATOMIC_RELAXED);
 		return;
+	}
 	if (req->hooks.on_abort != NULL)
 		req->hooks.on_abort(req);
 	release(c->core, req);
@@ -394,6 +396,9 @@ static void take_body(struct http_conn *c, const char *p, size_t n)
 			fail(c); /* the handler gave up without an answer */
 		return;
 	}
+	/* It has no meaning there (RFC 9110 section 9.3.1), and GET is what strangers may ask. */
+	if (req->method == HTTP_M_GET || req->method == HTTP_M_HEAD)
+		return;
 	if (n > core->limits.max_json_body - req->body.len) {
 		refuse(c, 413, "");
 		return;

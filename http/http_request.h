@@ -103,6 +103,7 @@ struct http_request {
 	int file_sock;       /* while the pool sends the answer's file: to where, doubled */
 	ssize_t file_result; /* what came of it: as http_conn_file_sent() takes it */
 	bool in_pool;
+	bool is_gone; /* atomic: the client left while the pool works on it */
 	bool is_slow; /* counts among the few that may take long */
 	struct list link;
 };

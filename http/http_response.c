@@ -30,9 +30,11 @@ static const struct code_row code_rows[] = {
 	{ HTTP_CODE_TOO_LARGE,	     413, "Payload too large" },
 	{ HTTP_CODE_ORIGIN,	     403, "Origin not allowed: " },
 	{ HTTP_CODE_BUSY,	     429, "Too many requests" },
+	{ HTTP_CODE_KEY_REUSED,	     409, "Idempotency key reused" },
 	{ HTTP_CODE_NO_SANDBOX,	     404, "Sandbox not found: " },
 	{ HTTP_CODE_BAD_PATH,	     400, "Invalid path: " },
 	{ HTTP_CODE_RANGE,	     416, "Range not satisfiable: " },
+	{ HTTP_CODE_EDIT,	     409, "Edit does not apply: " },
 	{ HTTP_CODE_NO_SPACE,	     507, "No space left: " },
 	{ HTTP_CODE_DATABASE,	     500, "Database failure: " },
 	{ HTTP_CODE_NO_WORKSPACE,    404, "Workspace not found: " },
@@ -48,7 +50,9 @@ static const struct code_row *find_code(int code)
 	return &code_rows[0];
 }
 
-static void write_error(struct http_request *req, int status, int code, const char *message)
+/* @details: NULL: none */
+static void write_error(struct http_request *req, int status, int code, const char *message,
+			const char *details)
 {
 	struct http_response *res = &req->res;
 	struct json_out o;
@@ -57,6 +61,8 @@ static void write_error(struct http_request *req, int status, int code, const ch
 	json_out_open(&o, '{');
 	json_out_key_u64(&o, "code", (uint64_t)code);
 	json_out_key_str(&o, "message", message);
+	if (details != NULL)
+		json_out_key_str(&o, "details", details);
 	json_out_close(&o, '}');
 	if (o.rc < 0) /* out of memory: the status alone has to do */
 		buf_reset(&res->body);
@@ -76,7 +82,7 @@ static void answer_error(struct http_request *req, int status, enum http_code co
 	int n = snprintf(message, sizeof(message), "%s", row->start);
 
 	(void)vsnprintf(message + n, sizeof(message) - (size_t)n, fmt, ap);
-	write_error(req, status != 0 ? status : row->status, row->code, message);
+	write_error(req, status != 0 ? status : row->status, row->code, message, NULL);
 }
 
 void http_response_error(struct http_request *req, enum http_code code, const char *fmt, ...)
@@ -98,6 +104,16 @@ void http_response_refuse(struct http_request *req, int status, enum http_code c
 	va_end(ap);
 }
 
+void http_response_details(struct http_request *req, enum http_code code, const char *subject,
+			   const char *details)
+{
+	const struct code_row *row = find_code(code);
+	char message[1024];
+
+	(void)snprintf(message, sizeof(message), "%s%s", row->start, subject);
+	write_error(req, row->status, row->code, message, details);
+}
+
 void http_response_path_errno(struct http_request *req, int rc, const char *path)
 {
 	const struct status_row *row = status_of(rc);
@@ -106,7 +122,7 @@ void http_response_path_errno(struct http_request *req, int rc, const char *path
 
 	(void)snprintf(message, sizeof(message), "%.*s%s", start, row->text,
 		       row->http < 500 || row->http == 507 ? path : strerror(-rc));
-	write_error(req, row->http, row->api_code, message);
+	write_error(req, row->http, row->api_code, message, NULL);
 }
 
 void http_response_errno(struct http_request *req, int rc, const struct err *err)

@@ -44,10 +44,12 @@ enum http_code {
 	HTTP_CODE_TOO_LARGE = 1006,
 	HTTP_CODE_ORIGIN = 1007,
 	HTTP_CODE_BUSY = 1008,
+	HTTP_CODE_KEY_REUSED = 1009,
 	HTTP_CODE_NO_SANDBOX = 2001,
 	HTTP_CODE_BAD_PATH = 3004,
 	HTTP_CODE_NO_SPACE = 3007,
 	HTTP_CODE_RANGE = 3009,
+	HTTP_CODE_EDIT = 3010,
 	HTTP_CODE_DATABASE = 6001,
 	HTTP_CODE_NO_WORKSPACE = 7001,
 	HTTP_CODE_IN_USE = 7002,
@@ -66,6 +68,10 @@ void http_response_error(struct http_request *req, enum http_code code, const ch
  * ...) */
 void http_response_refuse(struct http_request *req, int status, enum http_code code,
 			  const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* http_response_details() - the same as http_response_error(), with the contract's "details" */
+void http_response_details(struct http_request *req, enum http_code code, const char *subject,
+			   const char *details);
 
 /* http_response_path_errno() - the contract's answer to a failed operation on the file @path */
 void http_response_path_errno(struct http_request *req, int rc, const char *path);

@@ -285,6 +285,7 @@ ssize_t fileops_write(const struct fileops *f, struct inode *ino, uint64_t offse
 		      size_t len, enum fileops_stable stable)
 {
 	auto_event_op struct event_op op = event_op_begin(ino->ws, f->door);
+	uint64_t lost = inode_lost_flushes(ino);
 	struct inode_io *io;
 	struct stall stall;
 	struct quota_op quota;
@@ -313,6 +314,8 @@ ssize_t fileops_write(const struct fileops *f, struct inode *ino, uint64_t offse
 	event_op_end(&op); /* what follows may take long */
 	if (n >= 0 && stable == FILEOPS_SYNC) {
 		rc = inode_sync(f->inodes, ino);
+		if (rc == 0 && inode_lost_flushes(ino) != lost)
+			rc = -EIO; /* another caller's flush took this data, and failed */
 		if (rc < 0)
 			return rc;
 	}

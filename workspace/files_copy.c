@@ -157,7 +157,7 @@ static int copy_link(struct copier *k, const struct files_place *from, const str
 static int copy_node(struct copier *k, const struct files_place *to, mode_t mode)
 {
 	auto_event_op struct event_op op = event_op_begin(k->ws, DOOR_HTTP);
-
+	struct files_info there;
 	struct quota_op quota;
 	int rc = quota_file_begin(&quota, k->ws);
 
@@ -165,10 +165,14 @@ static int copy_node(struct copier *k, const struct files_place *to, mode_t mode
 		return rc;
 	rc = mknodat(to->dirfd, to->name, mode, 0) < 0 ? -errno : 0;
 	quota_file_end(&quota, rc == 0);
-	if (rc < 0)
+	if (rc == 0)
+		event_op_name(&op, EVENT_CREATED, to->dirfd, to->name);
+	if (rc != -EEXIST)
 		return rc;
-	event_op_name(&op, EVENT_CREATED, to->dirfd, to->name);
-	return 0;
+	return files_info_at(to->dirfd, to->name, &there) == 0 &&
+			       ((there.mode ^ mode) & S_IFMT) == 0
+		       ? 0
+		       : -EEXIST;
 }
 
 /* copy_leaf() - anything but a directory */

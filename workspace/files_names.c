@@ -130,7 +130,7 @@ int files_remove(struct workspace *ws, const char *rel, bool recursive,
 	/* What cannot be removed from the staging folder now is removed at the next start. */
 	if (rc == 0 && aside[0] != '\0') {
 		(void)path_remove_tree(staging, aside, NULL);
-		quota_tree_gone(ws);
+		quota_tree_changed(ws);
 	}
 	return rc;
 }

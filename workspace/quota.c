@@ -117,7 +117,7 @@ void quota_credit(const struct workspace *ws, int64_t bytes)
 		quota_credit_(q, (struct quota_amount){.bytes = bytes});
 }
 
-void quota_tree_gone(const struct workspace *ws)
+void quota_tree_changed(const struct workspace *ws)
 {
 	struct ws_quota *q = quota_of(ws);
 
@@ -206,6 +206,25 @@ static uint64_t left(uint64_t limit, int64_t used)
 	uint64_t u = used > 0 ? (uint64_t)used : 0;
 
 	return limit > u ? limit - u : 0;
+}
+
+static uint64_t room_of(uint64_t limit, int64_t used)
+{
+	return limit == QUOTA_UNLIMITED ? limit : left(limit, used);
+}
+
+struct quota_limits quota_room(const struct workspace *ws)
+{
+	struct quota_limits room = {QUOTA_UNLIMITED, QUOTA_UNLIMITED};
+	struct ws_quota *q = quota_of(ws);
+
+	if (q == NULL)
+		return room;
+	(void)pthread_mutex_lock(&q->mutex);
+	room.bytes = room_of(q->limits.bytes, q->used.bytes);
+	room.files = room_of(q->limits.files, q->used.files);
+	(void)pthread_mutex_unlock(&q->mutex);
+	return room;
 }
 
 void quota_statvfs(const struct workspace *ws, struct statvfs *st)

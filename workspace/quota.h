@@ -55,7 +55,7 @@ struct ws_quota {
 	struct quota_amount used;
 	struct quota_amount charged, credited; /* since ever: a count looks at how much they grew */
 	struct quota_amount pending;           /* charged by operations that have not ended */
-	bool wants_count;                      /* soon: something of unknown size was removed */
+	bool wants_count; /* soon: something of unknown size was removed or added */
 	/* the service's own */
 	struct quota_amount stored;
 	uint64_t next_count_ns;
@@ -151,8 +151,11 @@ int quota_charge(const struct workspace *ws, int64_t bytes);
 void quota_credit(const struct workspace *ws, int64_t bytes);
 int64_t quota_blocks(uint64_t size); /* bytes that a file of @size counts with */
 
-/* quota_tree_gone() - something of unknown size was removed: count again soon */
-void quota_tree_gone(const struct workspace *ws);
+/* quota_tree_changed() - something of unknown size was removed or added: count again soon */
+void quota_tree_changed(const struct workspace *ws);
+
+/* quota_room() - how much more fits now; QUOTA_UNLIMITED where there is no limit */
+struct quota_limits quota_room(const struct workspace *ws);
 
 /* quota_statvfs() - show the quota as the size of the file system */
 void quota_statvfs(const struct workspace *ws, struct statvfs *st);
@@ -162,12 +165,12 @@ void quota_statvfs(const struct workspace *ws, struct statvfs *st);
 struct quota_service;
 struct store;
 
-/**
- * quota_open() - load the quotas of all workspaces and start the thread that counts
- *
- * Until the first count is done what was stored last is held to be true.
- * Main thread, before doors open.  @store and @registry are borrowed until quota_close().
- */
+/* quota_load() - for workspace.c, before anybody finds it: its quota from the store.  Until the
+ * first count is done what was stored last is held to be true.  0 or -errno. */
+int quota_load(struct store *store, struct workspace *ws, struct err *err);
+
+/* quota_open() - start the thread that counts; @store and @registry are borrowed until
+ * quota_close() */
 int quota_open(struct store *store, struct ws_registry *registry, struct quota_service **ret,
 	       struct err *err);
 void quota_close(struct quota_service *s); /* stores what is known; NULL is fine */

@@ -297,7 +297,7 @@ static int begin_account(struct workspace *ws, struct ws_quota *q)
 	(void)pthread_mutex_unlock(&q->mutex);
 	__atomic_store_n(&ws->quota, q, __ATOMIC_RELEASE);
 	rc = recount(NULL, ws, q);
-	quota_tree_gone(ws); /* once more: some operations may have begun without a quota */
+	quota_tree_changed(ws); /* once more: some operations may have begun without a quota */
 	return rc;
 }
 
@@ -380,24 +380,22 @@ int quota_usage(struct workspace *ws, struct quota_usage *ret)
 
 /* ---- start and stop ------------------------------------------------------ */
 
-static int load_row(void *arg, const struct quota_row *row)
+int quota_load(struct store *store, struct workspace *ws, struct err *err)
 {
-	const struct quota_limits limits = {row->max_bytes, row->max_files};
-	struct quota_service *s = arg;
-	struct workspace *ws = ws_find(s->registry, row->ws_id);
+	struct quota_row row;
 	struct ws_quota *q;
+	int rc = store_quota_get(store, ws->id, &row, err);
 
-	if (ws == NULL) /* its folder is missing; said already */
-		return 0;
+	if (rc <= 0)
+		return rc;
 	q = account_of(ws);
-	if (q != NULL) {
-		q->limits = limits;
-		q->used.bytes = q->stored.bytes = (int64_t)MIN(row->used_bytes, QUOTA_MAX);
-		q->used.files = q->stored.files = (int64_t)MIN(row->used_files, QUOTA_MAX);
-		__atomic_store_n(&ws->quota, q, __ATOMIC_RELEASE);
-	}
-	workspace_unref(ws);
-	return q != NULL ? 0 : -ENOMEM;
+	if (q == NULL)
+		return err_set(err, -ENOMEM, "out of memory");
+	q->limits = (struct quota_limits){row.max_bytes, row.max_files};
+	q->used.bytes = q->stored.bytes = (int64_t)MIN(row.used_bytes, QUOTA_MAX);
+	q->used.files = q->stored.files = (int64_t)MIN(row.used_files, QUOTA_MAX);
+	__atomic_store_n(&ws->quota, q, __ATOMIC_RELEASE);
+	return 0;
 }
 
 static void init_waiting(struct quota_service *s)
@@ -431,15 +429,10 @@ int quota_open(struct store *store, struct ws_registry *registry, struct quota_s
 	s->store = store;
 	s->registry = registry;
 	init_waiting(s);
-	rc = store_quota_each(store, load_row, s, err);
-	if (rc == 0) {
-		rc = -pthread_create(&s->thread, NULL, service_main, s);
-		if (rc < 0)
-			(void)err_set(err, rc, "quota: no thread: %s", strerror(-rc));
-	}
+	rc = -pthread_create(&s->thread, NULL, service_main, s);
 	if (rc < 0) {
 		service_free(s);
-		return rc;
+		return err_set(err, rc, "quota: no thread: %s", strerror(-rc));
 	}
 	*ret = s;
 	return 0;

@@ -4,7 +4,9 @@
  *
  * PCRE2's limit on steps counts anew for each place in the line where a match may start, so a long
  * line could take its length times the limit.  A line is therefore looked at in slices of starting
- * places, with a look at the clock between them.
+ * places, with a look at the clock between them.  Each call costs a scan of the whole rest of the
+ * line, so slices grow while the pattern is tame: the larger the slice, the fewer steps for each
+ * place in it, and when that is not enough, small slices are tried before giving up.
  *
  * A file that is not UTF-8 is compared as bytes, with the pattern compiled a second time: PCRE2's
  * own way with such text checks the rest of the line in each call, which in slices is quadratic.
@@ -17,16 +19,19 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <errno.h>
 #include <pcre2.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/utf8.h"
 #include "workspace/search.h"
 
-#define SLICE     256     /* starting places in one call */
-#define STEPS_MAX 1000000 /* for one starting place: some 10 ms */
-#define HEAP_KIB  32768   /* for backtracking */
-#define NEST_MAX  100     /* parentheses */
+#define SLICE_MIN   16          /* starting places in one call */
+#define SLICE_FIRST 1024        /* most lines are shorter: one call */
+#define CALL_STEPS  (16u << 20) /* at most in one call: some 200 ms */
+#define HEAP_KIB    32768       /* for backtracking */
+#define NEST_MAX    100         /* parentheses */
 
 struct search_pattern {
 	const char *literal; /* borrowed; NULL: one of the two below is set */
@@ -82,7 +87,6 @@ static int compile_both(struct search_pattern *sp, const char *p, size_t n, uint
 	sp->limits = pcre2_match_context_create(NULL);
 	if (sp->data == NULL || sp->limits == NULL)
 		return err_set(err, -ENOMEM, "out of memory");
-	(void)pcre2_set_match_limit(sp->limits, STEPS_MAX);
 	(void)pcre2_set_heap_limit(sp->limits, HEAP_KIB);
 	return 0;
 }
@@ -155,42 +159,50 @@ bool search_pattern_works_on(const struct search_pattern *sp, bool is_utf8)
 	return sp->literal != NULL || code_for(sp, is_utf8) != NULL;
 }
 
-/* One slice of starting places: [@from, @to]. */
+/* One slice of starting places: @n of them from @from on. */
 static int find_in_slice(struct search_pattern *sp, const pcre2_code *code, const char *line,
-			 size_t n, size_t from, size_t to)
+			 size_t len, size_t from, size_t n)
 {
 	int rc;
 
-	(void)pcre2_set_offset_limit(sp->limits, to);
-	rc = pcre2_match(code, (PCRE2_SPTR)line, n, from, PCRE2_NO_UTF_CHECK, sp->data, sp->limits);
+	(void)pcre2_set_offset_limit(sp->limits, n < len - from ? from + n : len);
+	(void)pcre2_set_match_limit(sp->limits, (uint32_t)MAX(CALL_STEPS / n, (size_t)1));
+	rc = pcre2_match(code, (PCRE2_SPTR)line, len, from, PCRE2_NO_UTF_CHECK, sp->data,
+			 sp->limits);
 	if (rc >= 0)
 		return 1;
 	return rc == PCRE2_ERROR_NOMATCH ? 0 : -E2BIG;
 }
 
-int search_pattern_find(struct search_pattern *sp, const char *line, size_t n, bool is_utf8,
+int search_pattern_find(struct search_pattern *sp, const char *line, size_t len, bool is_utf8,
 			bool (*must_stop)(void *arg), void *arg, size_t *ret_at, size_t *ret_len)
 {
 	const pcre2_code *code = code_for(sp, is_utf8);
 	const size_t *found = pcre2_get_ovector_pointer(sp->data);
-	size_t from = 0;
+	size_t from = 0, n = SLICE_FIRST, n_max = SIZE_MAX / 4;
 
 	for (;;) {
-		size_t to = n - from > SLICE ? from + SLICE : n;
-		int rc = find_in_slice(sp, code, line, n, from, to);
+		int rc = find_in_slice(sp, code, line, len, from, n);
 
 		if (rc == 1) {
 			*ret_at = found[0];
 			*ret_len = found[1] - found[0];
 			return 1;
 		}
-		if (rc < 0)
+		if (rc < 0 && n == SLICE_MIN)
 			return rc;
-		if (to == n)
+		if (rc == 0 && n >= len - from)
 			return 0;
-		from = to + 1;
-		while (code == sp->chars && from < n && ((unsigned char)line[from] & 0xc0) == 0x80)
-			from++;
+		if (rc == 0) {
+			from += n + 1;
+			while (code == sp->chars && from < len &&
+			       ((unsigned char)line[from] & 0xc0) == 0x80)
+				from++;
+			n = MIN(n * 4, n_max);
+		} else {
+			n_max = MAX(n / 4, (size_t)SLICE_MIN);
+			n = SLICE_MIN;
+		}
 		if (must_stop(arg))
 			return -EINTR;
 	}

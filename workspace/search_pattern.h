@@ -33,7 +33,7 @@ bool search_pattern_works_on(const struct search_pattern *sp, bool is_utf8);
  *
  * Return: 1, 0, -E2BIG (too many steps), -EINTR (@must_stop said so).
  */
-int search_pattern_find(struct search_pattern *sp, const char *line, size_t n, bool is_utf8,
+int search_pattern_find(struct search_pattern *sp, const char *line, size_t len, bool is_utf8,
 			bool (*must_stop)(void *arg), void *arg, size_t *ret_at, size_t *ret_len);
 
 #endif

@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 
 static const char what_put[] = "write a quota";
-static const char what_read[] = "read the quotas";
+static const char what_read[] = "read a quota";
 
 /* No limit is stored as NULL. */
 static void bind_limit(sqlite3_stmt *st, int i, uint64_t limit)
@@ -72,45 +72,36 @@ static uint64_t column_limit(sqlite3_stmt *st, int i)
 	return sqlite3_column_type(st, i) == SQLITE_NULL ? UINT64_MAX : store_column_u64(st, i);
 }
 
-static bool read_row(sqlite3_stmt *st, struct quota_row *row)
+static int get_row(sqlite3 *db, struct quota_row *row, struct err *err)
 {
-	const char *id = (const char *)sqlite3_column_text(st, 0);
-
-	if (id == NULL || strlen(id) != sizeof(row->ws_id) - 1)
-		return false;
-	memcpy(row->ws_id, id, sizeof(row->ws_id));
-	row->max_bytes = column_limit(st, 1);
-	row->max_files = column_limit(st, 2);
-	row->used_bytes = store_column_u64(st, 3);
-	row->used_files = store_column_u64(st, 4);
-	return true;
-}
-
-static int each_row(sqlite3 *db, int (*fn)(void *arg, const struct quota_row *row), void *arg,
-		    struct err *err)
-{
-	static const char sql[] = "SELECT id, max_bytes, max_files, used_bytes, used_files"
-				  " FROM quotas JOIN workspaces ON workspaces.seq = quotas.ws";
+	static const char sql[] = "SELECT max_bytes, max_files, used_bytes, used_files FROM quotas"
+				  " WHERE ws = (SELECT seq FROM workspaces WHERE id = ?)";
 	auto_stmt sqlite3_stmt *st = NULL;
-	struct quota_row row;
-	int step = SQLITE_DONE;
-	int rc = store_prepare(db, sql, what_read, &st, err);
+	int step, rc = store_prepare(db, sql, what_read, &st, err);
 
-	while (rc == 0 && (step = sqlite3_step(st)) == SQLITE_ROW)
-		if (read_row(st, &row))
-			rc = fn(arg, &row);
-	if (rc == 0 && step != SQLITE_DONE)
-		rc = store_fail(db, what_read, err);
-	return rc;
+	if (rc < 0)
+		return rc;
+	(void)store_bind_text(st, 1, row->ws_id);
+	step = sqlite3_step(st);
+	if (step == SQLITE_DONE)
+		return 0;
+	if (step != SQLITE_ROW)
+		return store_fail(db, what_read, err);
+	row->max_bytes = column_limit(st, 0);
+	row->max_files = column_limit(st, 1);
+	row->used_bytes = store_column_u64(st, 2);
+	row->used_files = store_column_u64(st, 3);
+	return 1;
 }
 
-int store_quota_each(struct store *s, int (*fn)(void *arg, const struct quota_row *row), void *arg,
-		     struct err *err)
+int store_quota_get(struct store *s, const char *id, struct quota_row *ret, struct err *err)
 {
 	int rc;
 
+	*ret = (struct quota_row){0};
+	memcpy(ret->ws_id, id, strnlen(id, sizeof(ret->ws_id) - 1));
 	(void)pthread_mutex_lock(&s->mutex);
-	rc = each_row(s->db, fn, arg, err);
+	rc = get_row(s->db, ret, err);
 	(void)pthread_mutex_unlock(&s->mutex);
 	return rc;
 }

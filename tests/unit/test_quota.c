@@ -61,7 +61,7 @@ static void await_used(struct quota_fixture *q, int64_t bytes, int64_t files)
 {
 	uint64_t end = clock_mono_ns() + DEADLINE_NS;
 
-	quota_tree_gone(q->f.ws);
+	quota_tree_changed(q->f.ws);
 	while ((used(q).bytes != bytes || used(q).files != files) && clock_mono_ns() < end)
 		(void)poll(NULL, 0, 5);
 	assert_used(q, bytes, files);
@@ -213,7 +213,7 @@ static void test_counting_beside_busy_doors_invents_nothing(void **state)
 		assert_int_equal(pthread_create(&w[i].thread, NULL, work, &w[i]), 0);
 	}
 	while (clock_mono_ns() < end) { /* each asks for a count */
-		quota_tree_gone(q->f.ws);
+		quota_tree_changed(q->f.ws);
 		(void)poll(NULL, 0, 20);
 	}
 	for (size_t i = 0; i < ARRAY_LEN(w); i++) {
@@ -249,6 +249,7 @@ static void test_it_is_remembered(void **state)
 	await_used(q, 4096, 1);
 	quota_close(q->service);
 	__atomic_store_n(&q->f.ws->quota, NULL, __ATOMIC_RELEASE);
+	assert_int_equal(quota_load(q->f.store, q->f.ws, NULL), 0);
 	assert_int_equal(quota_open(q->f.store, q->f.registry, &q->service, NULL), 0);
 	assert_int_equal(quota_usage(q->f.ws, &u), 0);
 	assert_int_equal(u.limits.bytes, 12345);

@@ -27,9 +27,9 @@ static void apply(const char *text, const char *diff, struct applied *ret)
 		fail_msg("%s\n%s", err.msg, diff);
 	assert_in_range(patch.n_hunks, 1, N_MAX);
 	ret->n_hunks = patch.n_hunks;
-	assert_int_equal(text_patch_apply(&patch, text, strlen(text), &ret->text, ret->out,
-					  &ret->n_landed),
-			 0);
+	assert_int_equal(
+		text_patch_apply(&patch, text, strlen(text), &ret->text, ret->out, &ret->n_landed),
+		0);
 	text_patch_fini(&patch);
 }
 
@@ -40,7 +40,8 @@ static void test_hunks_land_where_they_say(void **state)
 		size_t line; /* of the last hunk, in the new text */
 	} cases[] = {
 		{"a\nb\nc\n", "@@ -2 +2 @@\n-b\n+B\n", "a\nB\nc\n", 2},
-		{"a\nb\nc\n", "--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@ func\n a\n-b\n+B\n c\n", "a\nB\nc\n", 1},
+		{"a\nb\nc\n", "--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@ func\n a\n-b\n+B\n c\n",
+		 "a\nB\nc\n", 1},
 		{"a\nb\nc\n",
 		 "From 12 Mon\nSubject: x\n\ndiff --git a/x b/x\nindex 1..2 100644\n"
 		 "--- a/x\t2020-01-01\n+++ b/x\n@@ -2,1 +2,1 @@\n-b\n+B\n-- \n2.39.2\n\n",
@@ -59,7 +60,8 @@ static void test_hunks_land_where_they_say(void **state)
 		{"a\nb\n", "@@ -2 +2 @@\n-b\n+B\n\\ No newline at end of file\n", "a\nB", 2},
 		{"a\nb", "@@ -1,2 +1,2 @@\n-a\n+A\n b\n\\ No newline at end of file\n", "A\nb", 1},
 		{"a\r\nb\r\n", "@@ -2 +2 @@\n-b\r\n+B\r\n", "a\r\nB\r\n", 2},
-		{"a\r\nb\r\n", "--- a/x\r\n+++ b/x\r\n@@ -1,2 +1,2 @@\r\n a\r\n-b\r\n+B\r\n", "a\r\nB\r\n", 1},
+		{"a\r\nb\r\n", "--- a/x\r\n+++ b/x\r\n@@ -1,2 +1,2 @@\r\n a\r\n-b\r\n+B\r\n",
+		 "a\r\nB\r\n", 1},
 		/* an empty line of context whose blank was cut; the patch without its last LF */
 		{"a\n\nb\n", "@@ -1,3 +1,3 @@\n a\n\n-b\n+B\n", "a\n\nB\n", 1},
 		{"a\r\n\r\nb\r\n", "@@ -1,3 +1,3 @@\n a\r\n\r\n-b\r\n+B\r\n", "a\r\n\r\nB\r\n", 1},
@@ -88,7 +90,8 @@ static void test_rejected_hunks_say_where_and_change_nothing(void **state)
 		const char *text, *diff, *says;
 	} cases[] = {
 		{"a\nb\nc\n", "@@ -2 +2 @@\n-x\n+B\n", "line 2 of the file is not what"},
-		{"a\nb\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n x\n", "line 3 of the file is not what"},
+		{"a\nb\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n x\n",
+		 "line 3 of the file is not what"},
 		{"x\na\nb\n", "@@ -1,2 +1,2 @@\n a\n-b\n+B\n", "its lines are at line 2"},
 		{"a\n", "@@ -7 +7 @@\n-b\n+B\n", "has only 1 lines"},
 		{"b\na\n", "@@ -7 +7 @@\n-b\n+B\n", "its lines are at line 1"},
@@ -124,7 +127,8 @@ static void test_other_hunks_land_beside_a_rejected_one(void **state)
 
 	(void)state;
 	apply("a\nb\nc\nd\n",
-	      "@@ -1 +1,2 @@\n+x\n a\n@@ -2 +3,3 @@\n-WRONG\n+1\n+2\n+3\n@@ -4 +7 @@\n-d\n+D\n", &a);
+	      "@@ -1 +1,2 @@\n+x\n a\n@@ -2 +3,3 @@\n-WRONG\n+1\n+2\n+3\n@@ -4 +7 @@\n-d\n+D\n",
+	      &a);
 	assert_int_equal(a.n_landed, 2);
 	assert_true(a.out[0].has_landed && !a.out[1].has_landed && a.out[2].has_landed);
 	assert_string_equal(buf_cstr(&a.text), "x\na\nb\nc\nD\n");
