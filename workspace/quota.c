@@ -15,6 +15,7 @@ void quota_free(struct ws_quota *q)
 		return;
 	for (size_t i = 0; i < QUOTA_STRIPES; i++)
 		(void)pthread_mutex_destroy(&q->sizes[i]);
+	(void)pthread_mutex_destroy(&q->counting);
 	(void)pthread_mutex_destroy(&q->mutex);
 	free(q);
 }

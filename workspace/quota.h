@@ -56,6 +56,8 @@ struct ws_quota {
 	struct quota_amount charged, credited; /* since ever: a count looks at how much they grew */
 	struct quota_amount pending;           /* charged by operations that have not ended */
 	bool wants_count; /* soon: something of unknown size was removed or added */
+	pthread_mutex_t
+		counting; /* one count at a time: two would both correct the same; before mutex */
 	/* the service's own */
 	struct quota_amount stored;
 	uint64_t next_count_ns;

@@ -145,6 +145,7 @@ static void correct(struct ws_quota *q, const struct before *b, const struct quo
 	(void)pthread_mutex_unlock(&q->mutex);
 }
 
+/* Called with q->counting held. */
 static int recount(struct quota_service *s, const struct workspace *ws, struct ws_quota *q)
 {
 	struct before b = take_before(q);
@@ -210,8 +211,11 @@ static bool is_due(struct ws_quota *q, uint64_t now_ns)
 static void count_and_store(struct quota_service *s, struct workspace *ws, struct ws_quota *q)
 {
 	uint64_t begin = clock_mono_ns(), took;
-	int rc = recount(s, ws, q);
+	int rc;
 
+	(void)pthread_mutex_lock(&q->counting);
+	rc = recount(s, ws, q);
+	(void)pthread_mutex_unlock(&q->counting);
 	if (rc < 0 && rc != -ECANCELED)
 		log_warn(LOG_WS, "cannot count what is held ws=%.8s error=%s", ws->id,
 			 strerror(-rc));
@@ -270,6 +274,7 @@ static struct ws_quota *quota_new(const struct quota_limits *limits)
 		return NULL;
 	q->limits = *limits;
 	(void)pthread_mutex_init(&q->mutex, NULL);
+	(void)pthread_mutex_init(&q->counting, NULL);
 	for (size_t i = 0; i < QUOTA_STRIPES; i++)
 		(void)pthread_mutex_init(&q->sizes[i], NULL);
 	return q;
@@ -291,12 +296,14 @@ static int begin_account(struct workspace *ws, struct ws_quota *q)
 {
 	int rc;
 
+	(void)pthread_mutex_lock(&q->counting);
 	(void)pthread_mutex_lock(&q->mutex);
 	q->used = (struct quota_amount){0};
 	q->limits = (struct quota_limits){QUOTA_UNLIMITED, QUOTA_UNLIMITED};
 	(void)pthread_mutex_unlock(&q->mutex);
 	__atomic_store_n(&ws->quota, q, __ATOMIC_RELEASE);
 	rc = recount(NULL, ws, q);
+	(void)pthread_mutex_unlock(&q->counting);
 	quota_tree_changed(ws); /* once more: some operations may have begun without a quota */
 	return rc;
 }
