@@ -46,8 +46,10 @@ static void prepared(struct http_request *req)
 {
 	if (req->res.status != 0)
 		http_conn_answer(req);
-	else
+	else if (req->has_body)
 		http_conn_resume_body(req);
+	else
+		req->hooks.on_body_end(req);
 }
 
 static int on_body(struct http_request *req, const char *p, size_t n)
@@ -94,10 +96,15 @@ static const struct http_server_options options = {.host = "127.0.0.1",
 						   .limits = {.max_json_body = 1000}};
 static struct http_memory m;
 
+/* The pool takes what it is given, and runs the eldest when the test says so. */
+static struct http_request *queue[4];
+static size_t n_queued;
+
 static int setup(void **state)
 {
 	(void)state;
 	memset(&seen, 0, sizeof(seen));
+	n_queued = 0;
 	seen.promised = FILE_BYTES;
 	return http_memory_init(&m, &options, &routes);
 }
@@ -109,10 +116,6 @@ static int teardown(void **state)
 	buf_free(&seen.body);
 	return 0;
 }
-
-/* The pool takes what it is given, and runs the eldest when the test says so. */
-static struct http_request *queue[4];
-static size_t n_queued;
 
 static bool enqueue(struct http_core *core, struct http_request *req)
 {
