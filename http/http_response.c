@@ -30,6 +30,7 @@ static const struct code_row code_rows[] = {
 	{ HTTP_CODE_TOO_LARGE,	     413, "Payload too large" },
 	{ HTTP_CODE_ORIGIN,	     403, "Origin not allowed: " },
 	{ HTTP_CODE_BUSY,	     429, "Too many requests" },
+	{ HTTP_CODE_KEY_REUSED,	     409, "Idempotency key reused" },
 	{ HTTP_CODE_NO_SANDBOX,	     404, "Sandbox not found: " },
 	{ HTTP_CODE_BAD_PATH,	     400, "Invalid path: " },
 	{ HTTP_CODE_RANGE,	     416, "Range not satisfiable: " },

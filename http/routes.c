@@ -28,6 +28,11 @@ static const struct http_route rows[] = {
 	{ HTTP_M_GET,	 API "/workspaces",		   api_workspaces_list,		 R_POOL },
 	{ HTTP_M_GET,	 API "/workspaces/{id}",	   api_workspaces_get,		 0 },
 	{ HTTP_M_DELETE, API "/workspaces/{id}",	   api_workspaces_delete,	 R_CHANGES | R_POOL | R_SLOW },
+	{ HTTP_M_PATCH,	 API "/workspaces/{id}",	   api_workspaces_patch,	 R_CHANGES | R_POOL },
+	{ HTTP_M_GET,	 API "/workspaces/{id}/usage",	   api_workspaces_usage,	 R_POOL | R_SLOW },
+	{ HTTP_M_POST,	 API "/workspaces/{id}/untrash",   api_workspaces_untrash,	 R_CHANGES | R_POOL },
+	{ HTTP_M_GET,	 API "/workspaces/{id}/backup",	   api_workspaces_backup,	 R_STREAM },
+	{ HTTP_M_POST,	 API "/workspaces/restore",	   api_workspaces_restore,	 R_CHANGES | R_STREAM },
 	{ HTTP_M_GET,	 API "/workspaces/{id}/export",	   api_workspaces_export_get,	 0 },
 	{ HTTP_M_PUT,	 API "/workspaces/{id}/export",	   api_workspaces_export_put,	 R_CHANGES | R_POOL },
 	{ HTTP_M_DELETE, API "/workspaces/{id}/export",	   api_workspaces_export_delete, R_CHANGES | R_POOL },
@@ -44,6 +49,8 @@ static const struct http_route rows[] = {
 	FILES(HTTP_M_POST,   "/edit",  api_files_edit,	    R_CHANGES | R_POOL),
 	FILES(HTTP_M_POST,   "/patch", api_files_patch,	    R_CHANGES | R_POOL),
 	FILES(HTTP_M_GET,    "/search", api_files_search,   R_POOL | R_SLOW),
+	FILES(HTTP_M_GET,    "/archive", api_archive_get,   R_STREAM),
+	FILES(HTTP_M_PUT,    "/archive", api_archive_put,   R_CHANGES | R_STREAM),
 };
 /* clang-format on */
 
