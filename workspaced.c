@@ -48,11 +48,11 @@
 /* Of the descriptors that the process may open.  The rest is for workspaces and for calls that are
  * running: those must find some whatever clients do, or a change would be half done. */
 #define FDS_OF_PARTS           96u /* the database, loops and pools; at most half of all */
-#define CACHE_FD_SHARE_PERCENT 65
+#define CACHE_FD_SHARE_PERCENT 60
 #define CACHE_FDS_MAX          400000u
-#define NFS_FD_SHARE_PERCENT   12
+#define NFS_FD_SHARE_PERCENT   20
 #define NFS_CONNS_MAX          4096u
-#define HTTP_FD_SHARE_PERCENT  4
+#define HTTP_FD_SHARE_PERCENT  6
 #define HTTP_CONNS_MAX         1024u
 
 #define URL_HOST_MAX 272 /* bytes: a host name has at most 255 */
