@@ -73,6 +73,17 @@ static const struct config_row rows[CFG_N] = {
 		"Web origins whose pages may call the API: a comma list such as https://console.example.org.",
 		.check = config_check_origins },
 
+	[CFG_ARCHIVE_MAX_BYTES] = { "Archives and the trash", "ARCHIVE_MAX_BYTES", T_SIZE, "64G",
+		"Bytes that one archive may unpack to." },
+	[CFG_ARCHIVE_MAX_ENTRIES] = { NULL, "ARCHIVE_MAX_ENTRIES", T_NUMBER, "1000000",
+		"Entries that one archive to be unpacked may have.", .min = 1, .max = 1000000000 },
+	[CFG_ARCHIVE_MAX_RATIO] = { NULL, "ARCHIVE_MAX_RATIO", T_NUMBER, "200",
+		"How many times its own size an archive may unpack to, once that is over 256 MiB; 0 means no limit.", .max = 1000000 },
+	[CFG_ARCHIVE_MAX_JOBS] = { NULL, "ARCHIVE_MAX_JOBS", T_NUMBER, "4",
+		"Archives packed or unpacked at one time; further requests are answered 429.", .min = 1, .max = 64 },
+	[CFG_TRASH_TTL] = { NULL, "TRASH_TTL", T_NUMBER, "3600",
+		"Seconds that a deleted workspace stays in the trash; 0 removes its files at once.", .max = SECONDS_MAX },
+
 	[CFG_NFS_MODE] = { "NFS", "NFS_MODE", T_WORD, "embedded",
 		"How workspaces are exported; the NFS server inside the daemon is the only way.", .words = "embedded" },
 	[CFG_NFS_BIND] = { NULL, "NFS_BIND", T_ADDRESS, "127.0.0.1",
@@ -399,6 +410,19 @@ uint64_t config_uint(const struct config *c, enum config_id id)
 
 	(void)io_parse_u64(config_text(c, id), 0, UINT64_MAX, &n); /* checked when it was set */
 	return n;
+}
+
+uint64_t config_size(const struct config *c, enum config_id id)
+{
+	static const char units[] = "KMGT";
+	const char *text = config_text(c, id), *unit = strpbrk(text, units);
+	char digits[24];
+	uint64_t n = 0;
+
+	/* checked when it was set */
+	(void)snprintf(digits, sizeof(digits), "%.*s", (int)strcspn(text, units), text);
+	(void)io_parse_u64(digits, 1, UINT64_MAX >> 40, &n);
+	return unit == NULL ? n : n << (10 * (strchr(units, *unit) - units + 1));
 }
 
 bool config_bool(const struct config *c, enum config_id id)

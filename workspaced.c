@@ -27,11 +27,13 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "broker/broker_client.h"
+#include "broker/helper.h"
 #include "broker/seccomp_rules.h"
 #include "config.h"
 #include "http/http_server.h"
 #include "nfsd/fh.h"
 #include "nfsd/nfsd.h"
+#include "workspace/archive.h"
 #include "workspace/inode.h"
 #include "workspace/inode_hints.h"
 #include "workspace/store.h"
@@ -64,7 +66,8 @@ struct daemon {
 
 	struct broker *broker;
 	struct broker_caps
-		caps; /* with the way to the data directory that works without privilege */
+		caps;          /* with the way to the data directory that works without privilege */
+	struct helper *helper; /* forks the workers of archives */
 	struct store *store;
 	struct inode_hints *hints; /* NULL when kernel handles can be opened */
 	struct ws_registry *registry;
@@ -82,6 +85,8 @@ struct daemon {
 	uv_work_t housekeeping_work;
 	bool is_stopping; /* the loop now runs for the parts that end: leave it alone */
 	bool is_housekeeping;
+	uv_work_t purge_work; /* apart from housekeeping: a large workspace takes long */
+	bool is_purging;
 	bool hints_failed; /* the last flush did: log a change, not each second */
 	int exit_code;
 };
@@ -194,6 +199,8 @@ static int start_broker(struct daemon *d, struct err *err)
 	};
 	int rc = broker_start(&o, &d->broker, &d->caps, err);
 
+	if (rc >= 0)
+		rc = helper_start(arc_worker, &d->helper, err);
 	if (rc < 0)
 		return rc;
 	return seccomp_rules_main(err);
@@ -332,6 +339,26 @@ static const char *nfs_url_host(const struct config *c, char *dst, size_t dst_le
 	return url_host(dst, dst_len, host);
 }
 
+static int spawn_archive(void *arg, const void *job, size_t len, const int *fds, size_t n_fds)
+{
+	struct daemon *d = arg;
+
+	return helper_spawn(d->helper, job, len, fds, n_fds);
+}
+
+static void set_archive_options(struct daemon *d, struct http_archives *a)
+{
+	*a = (struct http_archives){
+		.spawn = spawn_archive,
+		.arg = d,
+		.loop = &d->loop,
+		.max_bytes = config_size(d->config, CFG_ARCHIVE_MAX_BYTES),
+		.max_entries = config_uint(d->config, CFG_ARCHIVE_MAX_ENTRIES),
+		.max_ratio = config_uint(d->config, CFG_ARCHIVE_MAX_RATIO),
+		.max_jobs = (unsigned)config_uint(d->config, CFG_ARCHIVE_MAX_JOBS),
+	};
+}
+
 static int start_http(struct daemon *d, struct err *err)
 {
 	d->http_options = (struct http_server_options){
@@ -352,6 +379,8 @@ static int start_http(struct daemon *d, struct err *err)
 		.limits = {.max_conns = fd_share(HTTP_FD_SHARE_PERCENT, HTTP_CONNS_MAX)},
 	};
 	config_local_uids(d->config, &d->http_options.local_uids);
+	set_archive_options(d, &d->http_options.archives);
+	d->http_options.uses_trash = config_uint(d->config, CFG_TRASH_TTL) > 0;
 	return http_server_start(&d->loop, &d->http_options, &d->http, err);
 }
 
@@ -406,10 +435,36 @@ static void housekeeping_done(uv_work_t *w, int status)
 	d->is_housekeeping = false;
 }
 
+/* What came into the trash before this time has been there long enough. */
+static uint64_t trash_until_ns(const struct daemon *d)
+{
+	uint64_t ttl_ns = config_uint(d->config, CFG_TRASH_TTL) * NSEC_PER_SEC;
+	uint64_t now_ns = clock_real_ns();
+
+	return now_ns - MIN(now_ns, ttl_ns);
+}
+
+static void purge_run(uv_work_t *w)
+{
+	struct daemon *d = w->data;
+
+	ws_trash_purge(d->registry, trash_until_ns(d));
+}
+
+static void purge_done(uv_work_t *w, int status)
+{
+	struct daemon *d = w->data;
+
+	(void)status;
+	d->is_purging = false;
+}
+
 static void on_housekeeping(uv_timer_t *t)
 {
 	struct daemon *d = t->data;
 
+	if (!d->is_purging && ws_trash_is_due(d->registry, trash_until_ns(d)))
+		d->is_purging = uv_queue_work(&d->loop, &d->purge_work, purge_run, purge_done) == 0;
 	if (!d->is_housekeeping)
 		d->is_housekeeping = uv_queue_work(&d->loop, &d->housekeeping_work,
 						   housekeeping_run, housekeeping_done) == 0;
@@ -444,7 +499,7 @@ static int start_loop(struct daemon *d, struct err *err)
 		return err_set(err, rc, "event loop: %s", uv_strerror(rc));
 	d->has_loop = true;
 	d->on_term.data = d->on_int.data = d->on_broker_death.data = d;
-	d->housekeeping.data = d->housekeeping_work.data = d;
+	d->housekeeping.data = d->housekeeping_work.data = d->purge_work.data = d;
 	(void)uv_signal_init(&d->loop, &d->on_term);
 	(void)uv_signal_init(&d->loop, &d->on_int);
 	(void)uv_timer_init(&d->loop, &d->housekeeping);
@@ -555,6 +610,8 @@ static void daemon_stop(struct daemon *d)
 	handle_signal(SIGINT, on_second_interrupt);
 	is_quiet = http_server_stop(d->http, STOP_DEADLINE_MS);
 	is_quiet = nfsd_stop(d->nfsd, STOP_DEADLINE_MS) && is_quiet;
+	if (d->is_purging) /* the next start goes on with it */
+		is_quiet = uv_run(&d->loop, UV_RUN_NOWAIT) >= 0 && !d->is_purging && is_quiet;
 	if (!is_quiet) {
 		/* A thread is still at work in what would now be taken apart. */
 		log_warn(LOG_MAIN,
@@ -569,6 +626,7 @@ static void daemon_stop(struct daemon *d)
 		ws_registry_close(d->registry);
 	if (d->store != NULL)
 		store_close(d->store);
+	helper_stop(d->helper);
 	if (d->broker != NULL)
 		broker_stop(d->broker);
 }

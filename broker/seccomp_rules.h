@@ -11,5 +11,10 @@
 int seccomp_rules_main(struct err *err);
 /* seccomp_rules_broker() - filter of the broker */
 int seccomp_rules_broker(struct err *err);
+/* seccomp_rules_helper() - filter of the helper (helper.h), which its workers inherit */
+int seccomp_rules_helper(struct err *err);
+/* seccomp_rules_worker() - the narrower one that a worker puts on top: no further process, no
+ * socket */
+int seccomp_rules_worker(struct err *err);
 
 #endif

@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/io.h"
 #include "base/log.h"
 #include "http/http_head.h"
 
@@ -31,7 +32,7 @@ static enum http_deadline wanted_deadline(const struct http_conn *c)
 {
 	if (c->state == CONN_CLOSED)
 		return HTTP_DL_NONE;
-	if (unsent(c) > 0)
+	if (unsent(c) > 0 || c->state == CONN_FILE)
 		return HTTP_DL_WRITE;
 	switch (c->state) {
 	case CONN_HEAD:
@@ -113,6 +114,30 @@ static void log_request(const struct http_request *req, int status, uint64_t byt
 		 req->conn->peer.text);
 }
 
+/* give_to_pool() - false: too many wait already */
+static bool give_to_pool(struct http_core *core, struct http_request *req)
+{
+	req->in_pool = true;
+	if (!core->run_in_pool(core, req))
+		req->in_pool = false;
+	return req->in_pool;
+}
+
+/* release() - free a request that no connection has any more, after its cleanup in the pool */
+static void release(struct http_core *core, struct http_request *req)
+{
+	req->conn = NULL;
+	if (req->hooks.cleanup != NULL) {
+		req->step_run = req->hooks.cleanup;
+		req->step_done = NULL;
+		req->hooks.cleanup = NULL;
+		if (core->run_in_pool != NULL && give_to_pool(core, req))
+			return;
+		req->step_run(req);
+	}
+	http_core_request_free(core, req);
+}
+
 static void drop_request(struct http_conn *c)
 {
 	struct http_request *req = c->req;
@@ -123,11 +148,13 @@ static void drop_request(struct http_conn *c)
 	log_request(req, 0, req->in_pool ? 0 : req->res.bytes, clock_mono_ns() - req->begin_ns);
 	c->req = NULL;
 	req->conn = NULL;
-	if (req->in_pool) /* http_conn_handler_done() frees it */
+	if (req->in_pool) { /* http_conn_handler_done() frees it */
+		__atomic_store_n(&req->is_gone, true, __ATOMIC_RELAXED);
 		return;
+	}
 	if (req->hooks.on_abort != NULL)
 		req->hooks.on_abort(req);
-	http_core_request_free(c->core, req);
+	release(c->core, req);
 }
 
 static void close_now(struct http_conn *c)
@@ -183,15 +210,15 @@ static void fail(struct http_conn *c)
 static void finish(struct http_conn *c)
 {
 	struct http_request *req = c->req;
-	bool ends = req->res.must_close, has_rest = c->state == CONN_BODY;
+	bool ends = req->res.must_close || c->core->is_stopping, has_rest = c->state == CONN_BODY;
 	uint64_t duration_ns = clock_mono_ns() - req->begin_ns;
 
 	http_stats_count(c->core->stats, req->route, req->res.status, duration_ns, req->res.bytes);
 	log_request(req, req->res.status, req->res.bytes, duration_ns);
 	c->req = NULL;
-	http_core_request_free(c->core, req);
+	release(c->core, req);
 	c->had_request = true;
-	c->is_body_paused = c->wants_drain = false;
+	c->is_body_paused = c->wants_drain = c->is_full = false;
 	c->scan = (struct http_head_scan){0};
 	c->state = ends ? CONN_ENDING : has_rest ? CONN_DISCARD : CONN_HEAD;
 	arm(c, HTTP_DL_NONE);
@@ -218,12 +245,20 @@ static void decide_close(struct http_conn *c)
 static void answer(struct http_conn *c)
 {
 	struct http_request *req = c->req;
+	bool has_file = req->res.has_file;
 	int rc;
 
 	decide_close(c);
 	begin_out(c);
-	rc = http_response_head(req, &c->out, (int64_t)req->res.body.len, http_core_date(c->core));
-	if (rc == 0 && req->method != HTTP_M_HEAD) {
+	rc = http_response_head(req, &c->out,
+				(int64_t)(has_file ? req->res.file_left : req->res.body.len),
+				http_core_date(c->core));
+	if (rc == 0 && req->method != HTTP_M_HEAD && has_file && req->res.file_left > 0) {
+		req->res.head_sent = true;
+		c->state = CONN_FILE; /* settle() sends it */
+		return;
+	}
+	if (rc == 0 && req->method != HTTP_M_HEAD && !has_file) {
 		rc = buf_append(&c->out, req->res.body.data, req->res.body.len);
 		req->res.bytes = req->res.body.len;
 	}
@@ -268,8 +303,8 @@ static void run_handler(struct http_conn *c)
 
 	c->state = CONN_BUSY;
 	if (req->route->flags & R_POOL && c->core->run_in_pool != NULL) {
-		req->in_pool = c->core->run_in_pool(c->core, req);
-		if (req->in_pool)
+		req->step_run = NULL;
+		if (give_to_pool(c->core, req))
 			return;
 		http_response_error(req, HTTP_CODE_BUSY, "%s", "");
 	} else {
@@ -289,13 +324,18 @@ static void want_body(struct http_conn *c, bool has_arrived)
 	c->req->expects_continue = false;
 }
 
+/* wants_body() - of a streaming handler */
+static bool wants_body(const struct http_request *req)
+{
+	return (req->hooks.on_body != NULL || req->collects) && !req->res.head_sent;
+}
+
 static void begin_stream(struct http_conn *c, bool has_arrived)
 {
 	struct http_request *req = c->req;
 
 	router_run(req);
-	if (c->req == req && c->state == CONN_BODY && req->hooks.on_body != NULL &&
-	    !req->res.head_sent)
+	if (c->req == req && c->state == CONN_BODY && wants_body(req) && !c->is_body_paused)
 		want_body(c, has_arrived);
 }
 
@@ -349,7 +389,7 @@ static void take_body(struct http_conn *c, const char *p, size_t n)
 	struct http_core *core = c->core;
 	int rc;
 
-	if (req->route->flags & R_STREAM) {
+	if (req->route->flags & R_STREAM && !req->collects) {
 		rc = req->hooks.on_body != NULL ? req->hooks.on_body(req, p, n) : 0;
 		c->is_body_paused = rc == -EAGAIN;
 		if (rc < 0 && rc != -EAGAIN && c->req == req)
@@ -456,9 +496,15 @@ static size_t process(struct http_conn *c, const char *p, size_t n)
 
 /* ---- settling ------------------------------------------------------------ */
 
+/* has_whole_body() - nothing is missing but to say so, which a pause has put off */
+static bool has_whole_body(const struct http_conn *c)
+{
+	return c->state == CONN_BODY && c->body.kind == HTTP_BODY_LENGTH && c->body.left == 0;
+}
+
 static void process_waiting(struct http_conn *c)
 {
-	while (c->in.len > 0 && takes_input(c)) {
+	while ((c->in.len > 0 || has_whole_body(c)) && takes_input(c)) {
 		size_t used = process(c, (const char *)c->in.data, c->in.len);
 
 		buf_consume(&c->in, used);
@@ -466,6 +512,69 @@ static void process_waiting(struct http_conn *c)
 		if (used == 0)
 			return;
 	}
+}
+
+/* ---- files as answers ---------------------------------------------------- */
+
+#define INLINE_READ (64u << 10) /* bytes of a file read at once where nobody sends files for us */
+
+/* send_inline() - what ops->send_file does elsewhere, by way of the send buffer */
+static ssize_t send_inline(struct http_conn *c, struct http_response *res)
+{
+	size_t want = (size_t)MIN(res->file_left, INLINE_READ);
+	ssize_t n;
+
+	begin_out(c);
+	if (buf_reserve(&c->out, want) < 0)
+		return -ENOMEM;
+	n = io_pread_full(res->file_fd, c->out.data + c->out.len, want, (off_t)res->file_off);
+	if (n > 0)
+		c->out.len += (size_t)n;
+	return n;
+}
+
+/* take_sent() - account for @n bytes of the file, or act on why there are none */
+static void take_sent(struct http_conn *c, ssize_t n)
+{
+	struct http_response *res = &c->req->res;
+
+	if (n == -EAGAIN) {
+		c->is_full = true;
+	} else if (n <= 0) {
+		/* Shorter than promised: only the end of the connection can say so. */
+		fail(c);
+	} else {
+		res->file_off += (uint64_t)n;
+		res->file_left -= (uint64_t)n;
+		res->bytes += (uint64_t)n;
+		c->progress += (size_t)n;
+		if (res->file_left == 0)
+			finish(c);
+	}
+}
+
+/* send_file() - true when an answer is complete with it, so that the next request may be looked at
+ */
+static bool send_file(struct http_conn *c)
+{
+	bool was_file = c->state == CONN_FILE;
+
+	while (c->state == CONN_FILE && !c->is_dead && !c->is_full && !c->req->in_pool &&
+	       unsent(c) == 0) {
+		ssize_t n = c->ops->send_file != NULL ? c->ops->send_file(c, c->req)
+						      : send_inline(c, &c->req->res);
+
+		if (n == -EINPROGRESS)
+			return false;
+		take_sent(c, n);
+		flush(c);
+	}
+	return was_file && c->state != CONN_FILE;
+}
+
+void http_conn_file_sent(struct http_request *req, ssize_t n)
+{
+	take_sent(req->conn, n);
 }
 
 /* is_over() - nothing left to do */
@@ -478,8 +587,8 @@ static bool is_over(const struct http_conn *c)
 	if (c->state == CONN_ENDING)
 		return c->is_eof || !c->lingers;
 	/* an unfinished request of a client that sends no more will never be whole */
-	return c->is_eof &&
-	       (c->state == CONN_HEAD || c->state == CONN_BODY || c->state == CONN_DISCARD);
+	return c->is_eof && (c->state == CONN_HEAD || c->state == CONN_DISCARD ||
+			     (c->state == CONN_BODY && !c->is_body_paused));
 }
 
 static void tell_drained(struct http_conn *c)
@@ -493,10 +602,11 @@ static void tell_drained(struct http_conn *c)
 
 static void update_watch(struct http_conn *c)
 {
-	bool readable = !c->is_eof && (takes_input(c) || c->state == CONN_ENDING ||
-				       (c->state == CONN_BUSY && c->in.len < WAITING_MAX &&
-					unsent(c) <= c->core->limits.max_unsent));
-	bool writable = unsent(c) > 0;
+	bool readable = !c->is_eof &&
+			(takes_input(c) || c->state == CONN_ENDING ||
+			 ((c->state == CONN_BUSY || c->state == CONN_FILE) &&
+			  c->in.len < WAITING_MAX && unsent(c) <= c->core->limits.max_unsent));
+	bool writable = unsent(c) > 0 || c->is_full;
 
 	if (readable == c->watch_read && writable == c->watch_write)
 		return;
@@ -509,8 +619,11 @@ static void settle(struct http_conn *c)
 {
 	flush(c);
 	tell_drained(c);
-	process_waiting(c);
-	flush(c);
+	(void)send_file(c);
+	do {
+		process_waiting(c);
+		flush(c);
+	} while (send_file(c));
 	if (c->in.len == 0)
 		http_core_give_buf(c->core, &c->in);
 	if (is_over(c)) {
@@ -598,8 +711,10 @@ void http_conn_eof(struct http_conn *c)
 
 void http_conn_writable(struct http_conn *c)
 {
-	if (cork(c))
-		uncork(c);
+	if (!cork(c))
+		return;
+	c->is_full = false;
+	uncork(c);
 }
 
 void http_conn_expire(struct http_conn *c)
@@ -638,16 +753,55 @@ void http_conn_handler_done(struct http_core *core, struct http_request *req)
 
 	req->in_pool = false;
 	if (c == NULL) {
-		http_core_request_free(core, req);
+		release(core, req);
 		return;
 	}
 	if (!cork(c))
 		return;
-	answer(c);
+	if (req->step_run == NULL)
+		answer(c);
+	else if (req->step_done != NULL)
+		req->step_done(req);
 	uncork(c);
 }
 
+void http_conn_pool_run(struct http_request *req)
+{
+	if (req->step_run != NULL)
+		req->step_run(req);
+	else
+		router_run(req);
+}
+
 /* ---- streams ------------------------------------------------------------- */
+
+bool http_conn_begin_step(struct http_request *req, void (*run)(struct http_request *req),
+			  void (*done)(struct http_request *req))
+{
+	struct http_conn *c = req->conn;
+
+	req->step_run = run;
+	req->step_done = done;
+	if (!give_to_pool(c->core, req))
+		return false;
+	c->is_body_paused = c->state == CONN_BODY;
+	return true;
+}
+
+bool http_conn_run_step(struct http_request *req, void (*run)(struct http_request *req),
+			void (*done)(struct http_request *req))
+{
+	if (req->core->run_in_pool == NULL) {
+		run(req);
+		done(req);
+		return false;
+	}
+	if (http_conn_begin_step(req, run, done))
+		return true;
+	http_response_error(req, HTTP_CODE_BUSY, "%s", "");
+	http_conn_answer(req);
+	return false;
+}
 
 void http_conn_answer(struct http_request *req)
 {
@@ -747,6 +901,8 @@ void http_conn_resume_body(struct http_request *req)
 	bool is_first = cork(c);
 
 	c->is_body_paused = false;
+	if (c->state == CONN_BODY && wants_body(req))
+		want_body(c, c->in.len > 0 || req->body.len > 0);
 	if (is_first)
 		uncork(c);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/io.h"
@@ -72,6 +73,13 @@ int http_core_init(struct http_core *core, const struct http_server_options *opt
 		return err_set(err, rc, "out of memory");
 	}
 	return 0;
+}
+
+static void close_file(struct http_request *req)
+{
+	if (req->res.has_file)
+		(void)close(req->res.file_fd);
+	req->res.has_file = false;
 }
 
 static void request_destroy(struct http_request *req)
@@ -149,6 +157,7 @@ void http_core_request_free(struct http_core *core, struct http_request *req)
 	if (req == NULL)
 		return;
 	core->bodies_bytes -= req->body.len;
+	close_file(req);
 	if (req->arena.total > SPARE_BYTES_MAX)
 		arena_free(&req->arena);
 	if (req->body.cap > SPARE_BYTES_MAX)

@@ -261,7 +261,7 @@ int http_request_query(struct http_request *req, const char *name, const char **
 			if (rc < 0)
 				return rc;
 			if (strlen(value) != value_len)
-				return -EINVAL;
+				return -EILSEQ;
 			*ret = value;
 			return 1;
 		}

@@ -59,6 +59,9 @@ struct http_request_hooks {
 	void (*on_drain)(struct http_request *req);
 	/* The client is gone; the request is freed right after. */
 	void (*on_abort)(struct http_request *req);
+	/* However the request ends: called in the pool, before the request is freed, to give back
+	 * what may take time (a large file without a name). */
+	void (*cleanup)(struct http_request *req);
 };
 
 struct http_request {
@@ -82,7 +85,8 @@ struct http_request {
 
 	struct buf body; /* collected, unless the route streams */
 	struct http_request_hooks hooks;
-	void *user; /* the streaming handler's */
+	void *user;    /* the streaming handler's */
+	bool collects; /* a streaming handler that wants the body gathered in @body all the same */
 	struct http_response res;
 
 	char id[HTTP_REQUEST_ID_MAX + 1];
@@ -90,7 +94,14 @@ struct http_request {
 
 	/* the core's */
 	uv_work_t work;
+	void (*step_run)(struct http_request *req); /* instead of the handler; see
+						       http_conn_run_step() */
+	void (*step_done)(struct http_request *req);
+	int file_sock;       /* while the pool sends the answer's file: to where, doubled */
+	ssize_t file_result; /* what came of it: as http_conn_file_sent() takes it */
 	bool in_pool;
+	bool is_gone; /* atomic: the client left while the pool works on it */
+	bool is_slow; /* counts among the few that may take long */
 	struct list link;
 };
 
@@ -117,7 +128,7 @@ int http_request_target(struct http_request *req, const char *p, size_t n, const
 
 /**
  * http_request_query() - a parameter of the query, decoded (%XX, and + as space), in the arena
- * Return: 1, 0 absent, -EINVAL (bad escape or a NUL byte).
+ * Return: 1, 0 absent, -EINVAL (bad escape), -EILSEQ (a NUL byte).
  */
 int http_request_query(struct http_request *req, const char *name, const char **ret);
 

@@ -7,11 +7,14 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -61,14 +64,14 @@ static void watch_listener(struct http_server *s);
 
 static void on_work(uv_work_t *w)
 {
-	router_run(container_of(w, struct http_request, work));
+	http_conn_pool_run(container_of(w, struct http_request, work));
 }
 
 static void on_work_done(uv_work_t *w, int status);
 
 static void start_work(struct http_server *s, struct http_request *req)
 {
-	s->n_slow += (req->route->flags & R_SLOW) != 0;
+	s->n_slow += req->is_slow;
 	(void)uv_queue_work(s->loop, &req->work, on_work,
 			    on_work_done); /* fails only without a function */
 }
@@ -80,7 +83,7 @@ static void on_work_done(uv_work_t *w, int status)
 
 	(void)status; /* nothing is ever cancelled */
 	s->n_pool--;
-	s->n_slow -= (req->route->flags & R_SLOW) != 0;
+	s->n_slow -= req->is_slow;
 	http_conn_handler_done(&s->core, req);
 	if (s->n_slow < SLOW_MAX && !list_is_empty(&s->slow_queue)) {
 		req = list_entry(s->slow_queue.next, struct http_request, link);
@@ -97,7 +100,8 @@ static bool run_in_pool(struct http_core *core, struct http_request *req)
 	if (s->n_pool >= 2 * core->limits.max_conns)
 		return false;
 	s->n_pool++;
-	if (req->route->flags & R_SLOW && s->n_slow == SLOW_MAX)
+	req->is_slow = req->step_run == NULL && req->is_slow;
+	if (req->is_slow && s->n_slow == SLOW_MAX)
 		list_add_tail(&s->slow_queue, &req->link);
 	else
 		start_work(s, req);
@@ -120,6 +124,51 @@ static ssize_t socket_send(struct http_conn *c, const void *p, size_t n)
 		sent = send(socket_of(c)->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (sent < 0 && errno == EINTR);
 	return sent >= 0 ? sent : errno == EWOULDBLOCK ? -EAGAIN : -errno;
+}
+
+/* ---- files ---------------------------------------------------------------- */
+
+#define SLICE_BYTES (8u << 20) /* of a file that one turn in the pool sends at most */
+#define SLICE_WAIT_MS                                                                              \
+	1 /* a reader that keeps up takes more within it; a slow one is left to the loop */
+
+/* send_slice() - some of the file, by sendfile(2): cold blocks are waited for here and not on the
+ * loop */
+static void send_slice(struct http_request *req)
+{
+	off_t off = (off_t)req->res.file_off;
+	size_t want = (size_t)MIN(req->res.file_left, SLICE_BYTES), done = 0;
+	struct pollfd p = {.fd = req->file_sock, .events = POLLOUT};
+	ssize_t result = 0;
+
+	while (done < want) {
+		ssize_t n = sendfile(req->file_sock, req->res.file_fd, &off, want - done);
+
+		result = n < 0 ? -errno : n;
+		if (n > 0)
+			done += (size_t)n;
+		else if (result != -EAGAIN || poll(&p, 1, SLICE_WAIT_MS) <= 0)
+			break;
+	}
+	req->file_result = done > 0 ? (ssize_t)done : result;
+	(void)close(req->file_sock);
+}
+
+static void on_slice_sent(struct http_request *req)
+{
+	http_conn_file_sent(req, req->file_result);
+}
+
+/* The descriptor is doubled, since the connection may be closed while the pool sends. */
+static ssize_t socket_send_file(struct http_conn *c, struct http_request *req)
+{
+	req->file_sock = fcntl(socket_of(c)->fd, F_DUPFD_CLOEXEC, 0);
+	if (req->file_sock < 0)
+		return -errno;
+	if (http_conn_begin_step(req, send_slice, on_slice_sent))
+		return -EINPROGRESS;
+	(void)close(req->file_sock);
+	return -EAGAIN;
 }
 
 static void on_socket_ready(uv_poll_t *poll, int status, int events)
@@ -179,6 +228,8 @@ static void socket_close(struct http_conn *c)
 	struct http_socket *k = socket_of(c);
 
 	uv_close((uv_handle_t *)&k->poll, on_socket_closed); /* takes it out of epoll at once */
+	/* A transfer in the pool holds the socket open: it has to end all the same. */
+	(void)shutdown(k->fd, SHUT_RDWR);
 	(void)close(take_fd(&k->fd));
 }
 
@@ -186,6 +237,7 @@ static const struct http_conn_ops socket_ops = {
 	.send = socket_send,
 	.watch = socket_watch,
 	.shutdown = socket_shutdown,
+	.send_file = socket_send_file,
 	.close = socket_close,
 };
 

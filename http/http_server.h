@@ -40,6 +40,17 @@ struct http_limits {
 	size_t max_unsent; /* bytes, 256 KiB: with more waiting to be sent nothing more is read */
 };
 
+/* Workers for archives (workspace/archive.h), made outside of this process. */
+struct http_archives {
+	/* Has a worker do a job with descriptors of its own; 0 or -errno.  NULL: none can be had.
+	 */
+	int (*spawn)(void *arg, const void *job, size_t len, const int *fds, size_t n_fds);
+	void *arg;
+	uv_loop_t *loop; /* the control loop */
+	uint64_t max_bytes, max_entries, max_ratio;
+	unsigned max_jobs; /* at one time; beyond it 429 */
+};
+
 /* Everything is borrowed until http_server_stop(). */
 struct http_server_options {
 	const char *host; /* numeric IPv4 or IPv6 address */
@@ -63,6 +74,8 @@ struct http_server_options {
 	uint16_t nfs_port;          /* shown in nfs_url; 0: nfs_url is null */
 
 	struct http_limits limits;
+	struct http_archives archives;
+	bool uses_trash; /* DELETE of a workspace moves it there */
 };
 
 /**

@@ -130,7 +130,7 @@ static void answer_options(struct http_request *req)
 	http_response_header(
 		req, "Access-Control-Allow-Headers",
 		"Authorization, Content-Type, X-Request-ID, Idempotency-Key, If-Match, "
-		"If-None-Match, Range");
+		"If-None-Match, If-Range, Range");
 	http_response_header(req, "Access-Control-Max-Age", "600");
 }
 
@@ -187,6 +187,19 @@ static bool is_too_large(const struct http_request *req)
 	return req->has_length && req->content_length > req->core->limits.max_json_body;
 }
 
+static bool is_slow(struct http_request *req)
+{
+	const char *value;
+
+	if (req->route->flags & R_SLOW)
+		return true;
+	if (!(req->route->flags & R_SLOW_IF_DEEP))
+		return false;
+	if (http_request_query(req, "recursive", &value) == 1)
+		return strcmp(value, "true") == 0;
+	return http_request_query(req, "depth", &value) == 1 && strcmp(value, "1") != 0;
+}
+
 enum router_verdict router_dispatch(struct http_request *req)
 {
 	int rc = find_route(req);
@@ -205,6 +218,7 @@ enum router_verdict router_dispatch(struct http_request *req)
 		refuse_route(req);
 		return ROUTER_ANSWERED;
 	}
+	req->is_slow = is_slow(req);
 	if (req->route->flags & R_STREAM)
 		return ROUTER_STREAM;
 	if (is_too_large(req)) {

@@ -7,6 +7,7 @@
  *   MAKING    the folder may be there in part: remove it, drop the row; nobody was told of it
  *   LIVE      the folder is complete and on disk: serve it
  *   DELETING  the folder may be gone in part: remove the rest, drop the row
+ *   TRASHED   the folder is in the trash, or on its way (ws_trash.c)
  *
  * Reads of the registry are a shared lock and a reference; changes to it hold the lock only to link
  * or unlink, never over disk or store.
@@ -32,11 +33,10 @@
 #include "base/log.h"
 #include "proto/jsonx.h"
 #include "workspace/path.h"
+#include "workspace/registry_priv.h"
 #include "workspace/store.h"
 #include "workspace/ws_id.h"
 #include "workspace/ws_meta.h"
-
-#define SHORT_ID 8 /* characters of an id in the log: enough to find it, too few to mount it */
 
 /* Rules that some workspace has or had.  Kept until the registry closes, since readers hold no
  * reference to them, and shared by all that have the same: so what sets them again and again, or to
@@ -44,17 +44,6 @@
 struct rules_node {
 	struct list link;
 	struct export_rules rules;
-};
-
-struct ws_registry {
-	struct store *store; /* borrowed */
-	struct ws_registry_options o;
-	int dir_fd; /* owned: the folder of all workspaces */
-	pthread_rwlock_t lock;
-	struct map by_key;           /* protected by lock */
-	uint64_t generation;         /* atomic */
-	pthread_mutex_t rules_mutex; /* one change at a time: store and memory end up the same */
-	struct list rules;           /* protected by rules_mutex */
 };
 
 /* ---- one workspace in memory --------------------------------------------- */
@@ -115,7 +104,6 @@ static struct rules_node *rules_keep(struct ws_registry *r, const struct export_
 	return n;
 }
 
-/* At start only, before other threads: no lock is needed. */
 static int load_rules(struct ws_registry *r, const char *json, const struct export_rules **ret,
 		      struct err *err)
 {
@@ -128,7 +116,9 @@ static int load_rules(struct ws_registry *r, const char *json, const struct expo
 		rc = export_rules_from_json(o, &rules, err);
 	if (rc < 0)
 		return rc;
+	(void)pthread_mutex_lock(&r->change_mutex);
 	n = rules_keep(r, &rules);
+	(void)pthread_mutex_unlock(&r->change_mutex);
 	if (n == NULL)
 		return err_set(err, -ENOMEM, "out of memory");
 	*ret = &n->rules;
@@ -160,9 +150,8 @@ static int fill_from_row(struct ws_registry *r, struct workspace *ws, const stru
 	return rc;
 }
 
-/* In memory alone: root_fd is still -1.  One reference, owned by the caller. */
-static int workspace_from_row(struct ws_registry *r, const struct ws_row *row,
-			      struct workspace **ret, struct err *err)
+int ws_registry_from_row(struct ws_registry *r, const struct ws_row *row, struct workspace **ret,
+			 struct err *err)
 {
 	struct workspace *ws = calloc(1, sizeof(*ws));
 	int rc;
@@ -243,15 +232,46 @@ static int open_root(struct ws_registry *r, struct workspace *ws, struct err *er
 	return 0;
 }
 
+int workspace_open_staging(const struct workspace *ws)
+{
+	int fd = openat(ws->root_fd, "../staging", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* Uploads that were being put in place when the daemon was killed. */
+static void empty_staging(const struct workspace *ws)
+{
+	auto_close int staging = workspace_open_staging(ws);
+	auto_closedir DIR *d = NULL;
+	struct dirent *e;
+	int fd;
+
+	if (staging < 0)
+		return;
+	fd = open_folder(staging, ".", O_RDONLY);
+	d = fd >= 0 ? fdopendir(fd) : NULL;
+	if (d == NULL) {
+		if (fd >= 0)
+			(void)close(fd);
+		return;
+	}
+	while ((e = readdir(d)) != NULL)
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+			(void)path_remove_tree(staging, e->d_name, NULL);
+}
+
 /* The end of a deletion and the way back from a creation: folder first, so that the row remembers.
  */
-static int remove_folder_and_row(struct ws_registry *r, const char *id, struct err *err)
+int ws_registry_remove(struct ws_registry *r, const char *id, struct err *err)
 {
 	int rc = path_remove_tree(r->dir_fd, id, err);
 
+	if (rc == 0)
+		rc = path_remove_tree(r->trash_fd, id, err);
 	if (rc < 0)
 		return rc;
-	if (fsync(r->dir_fd) < 0)
+	if (fsync(r->dir_fd) < 0 || fsync(r->trash_fd) < 0)
 		return err_set(err, -errno, "remove the files: %s", strerror(errno));
 	return store_ws_remove(r->store, id, err);
 }
@@ -427,13 +447,16 @@ static int load_row(void *arg, const struct ws_row *row)
 	item = &l->items[l->n++];
 	*item = (struct load_item){.state = row->state};
 	memcpy(item->id, row->id, sizeof(item->id));
-	if (row->state == WS_ROW_LIVE && workspace_from_row(l->r, row, &item->ws, &err) < 0)
+	if (row->state == WS_ROW_TRASHED && ws_trash_load(l->r, row, &err) < 0)
+		log_error(LOG_WS, "skipped a damaged workspace ws=%.*s why=\"%s\"", SHORT_ID,
+			  item->id, err.msg);
+	if (row->state == WS_ROW_LIVE && ws_registry_from_row(l->r, row, &item->ws, &err) < 0)
 		log_error(LOG_WS, "skipped a damaged workspace ws=%.*s why=\"%s\"", SHORT_ID,
 			  item->id, err.msg);
 	return 0;
 }
 
-static int open_loaded(struct ws_registry *r, struct workspace *ws, struct err *err)
+int ws_registry_publish(struct ws_registry *r, struct workspace *ws, struct err *err)
 {
 	int rc = open_root(r, ws, err);
 
@@ -441,6 +464,7 @@ static int open_loaded(struct ws_registry *r, struct workspace *ws, struct err *
 		rc = r->o.on_open(r->o.arg, ws, err);
 	if (rc < 0)
 		return rc;
+	empty_staging(ws);
 	rc = registry_add(r, ws, err);
 	if (rc < 0 && r->o.on_gone != NULL)
 		r->o.on_gone(r->o.arg, ws);
@@ -453,14 +477,16 @@ static void finish_item(struct ws_registry *r, const struct load_item *item)
 	uint8_t uuid[16];
 
 	if (item->state == WS_ROW_LIVE) {
-		if (item->ws != NULL && open_loaded(r, item->ws, &err) < 0)
+		if (item->ws != NULL && ws_registry_publish(r, item->ws, &err) < 0)
 			log_error(LOG_WS, "skipped a workspace ws=%.*s why=\"%s\"", SHORT_ID,
 				  item->id, err.msg);
 		return;
 	}
 	if (!ws_id_parse(item->id, uuid))
 		log_error(LOG_WS, "skipped a damaged workspace why=\"its id is not a UUID v4\"");
-	else if (remove_folder_and_row(r, item->id, &err) < 0)
+	else if (item->state == WS_ROW_TRASHED)
+		ws_trash_settle(r, item->id);
+	else if (ws_registry_remove(r, item->id, &err) < 0)
 		log_error(LOG_WS, "cannot finish a removal ws=%.*s why=\"%s\"", SHORT_ID, item->id,
 			  err.msg);
 	else
@@ -561,16 +587,20 @@ int ws_registry_open(struct store *store, const struct ws_registry_options *o,
 		return err_set(err, -ENOMEM, "out of memory");
 	r->store = store;
 	r->o = *o;
-	r->dir_fd = -1;
+	r->dir_fd = r->trash_fd = -1;
 	r->generation = clock_real_ns();
 	list_init(&r->rules);
+	list_init(&r->trash);
+	(void)pthread_mutex_init(&r->trash_mutex, NULL);
 	init_lock(&r->lock);
-	(void)pthread_mutex_init(&r->rules_mutex, NULL);
+	(void)pthread_mutex_init(&r->change_mutex, NULL);
 	rc = map_init(&r->by_key, 0);
 	if (rc < 0)
 		(void)err_set(err, rc, "out of memory");
 	if (rc == 0)
 		rc = open_workspaces_folder(o->data_dir, &r->dir_fd, err);
+	if (rc == 0)
+		rc = ws_trash_open(r, err);
 	if (rc == 0)
 		rc = load_all(r, err);
 	if (rc < 0) {
@@ -598,18 +628,20 @@ void ws_registry_close(struct ws_registry *r)
 		return;
 	map_each(&r->by_key, drop_from_map, r);
 	map_fini(&r->by_key);
+	ws_trash_close(r);
 	list_for_each_safe (pos, tmp, &r->rules)
 		free(list_entry(pos, struct rules_node, link));
 	if (r->dir_fd >= 0)
 		(void)close(r->dir_fd);
-	(void)pthread_mutex_destroy(&r->rules_mutex);
+	(void)pthread_mutex_destroy(&r->change_mutex);
+	(void)pthread_mutex_destroy(&r->trash_mutex);
 	(void)pthread_rwlock_destroy(&r->lock);
 	free(r);
 }
 
 /* ---- create and delete --------------------------------------------------- */
 
-static void random_id(struct ws_registry *r, char id[WS_ID_LEN + 1])
+void ws_new_id(struct ws_registry *r, char id[WS_ID_LEN + 1])
 {
 	struct workspace *taken;
 	uint8_t uuid[16];
@@ -631,7 +663,10 @@ static int new_row(struct ws_registry *r, const struct ws_create *c, struct ws_r
 		rc = ws_meta_check(c->metadata, c->n_metadata, err);
 	if (rc < 0)
 		return rc;
-	random_id(r, row->id);
+	if (c->id != NULL)
+		memcpy(row->id, c->id, sizeof(row->id));
+	else
+		ws_new_id(r, row->id);
 	row->owner_uid = r->o.owner_uid;
 	row->owner_gid = r->o.owner_gid;
 	row->created_ns = clock_real_ns();
@@ -650,7 +685,7 @@ static void roll_back(struct ws_registry *r, const char *id)
 
 	/* It may have got as far as LIVE. */
 	(void)store_ws_set_state(r->store, id, WS_ROW_MAKING, NULL);
-	if (remove_folder_and_row(r, id, &err) < 0)
+	if (ws_registry_remove(r, id, &err) < 0)
 		log_error(LOG_WS,
 			  "a failed creation is removed at the next start ws=%.*s why=\"%s\"",
 			  SHORT_ID, id, err.msg);
@@ -690,7 +725,7 @@ int ws_create(struct ws_registry *r, const struct ws_create *c, struct workspace
 	rc = store_ws_insert(r->store, &row, err);
 	if (rc < 0)
 		goto out;
-	rc = workspace_from_row(r, &row, &ws, err);
+	rc = ws_registry_from_row(r, &row, &ws, err);
 	if (rc == 0)
 		rc = make_workspace(r, &row, ws, err);
 	if (rc < 0) {
@@ -704,6 +739,15 @@ out:
 	workspace_unref(ws);
 	ws_row_fini(&row);
 	return rc < 0 ? err_wrap(err, rc, "create workspace") : 0;
+}
+
+bool ws_registry_retire(struct ws_registry *r, struct workspace *ws)
+{
+	if (!registry_take_out(r, ws))
+		return false;
+	if (r->o.on_gone != NULL)
+		r->o.on_gone(r->o.arg, ws);
+	return true;
 }
 
 /* On a full disk there is no room for the mark, and a deletion is what would make some.  Without
@@ -722,11 +766,9 @@ static int delete_found(struct ws_registry *r, struct workspace *ws, struct err 
 
 	if (rc < 0)
 		return rc;
-	if (!registry_take_out(r, ws))
+	if (!ws_registry_retire(r, ws))
 		return err_set(err, -ENOENT, "it is being deleted already");
-	if (r->o.on_gone != NULL)
-		r->o.on_gone(r->o.arg, ws);
-	rc = remove_folder_and_row(r, ws->id, err);
+	rc = ws_registry_remove(r, ws->id, err);
 	workspace_unref(ws); /* the registry's */
 	return rc;
 }
@@ -736,8 +778,10 @@ int ws_delete(struct ws_registry *r, const char *id, struct err *err)
 	struct workspace *ws = ws_find(r, id);
 	int rc;
 
-	if (ws == NULL)
-		return err_set(err, -ENOENT, "no such workspace");
+	if (ws == NULL) {
+		rc = ws_trash_delete(r, id, err);
+		return rc == -ENOENT ? err_set(err, rc, "no such workspace") : rc;
+	}
 	rc = delete_found(r, ws, err);
 	if (rc < 0)
 		(void)err_wrap(err, rc, "delete workspace");
@@ -790,9 +834,9 @@ int ws_set_exports(struct ws_registry *r, struct workspace *ws, const struct exp
 {
 	int rc;
 
-	(void)pthread_mutex_lock(&r->rules_mutex);
+	(void)pthread_mutex_lock(&r->change_mutex);
 	rc = set_exports_locked(r, ws, rules, err);
-	(void)pthread_mutex_unlock(&r->rules_mutex);
+	(void)pthread_mutex_unlock(&r->change_mutex);
 	return rc < 0 ? err_wrap(err, rc, "set export rules") : 0;
 }
 

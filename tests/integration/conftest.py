@@ -6,9 +6,14 @@
     fresh    fresh(**Daemon arguments) gives a started daemon of the test's own, to be killed and restarted
     fresh_any  likewise, for both ways to run
 
+    m        a workspace mounted through FUSE (lib/fuse.py), once by root and once by an ordinary user
+    mounts   mounts(daemon, ws, uid=...) gives a FuseMount to be mounted by the test
+
 `w` and `w_any` share one daemon each; a test that ends it fails, and the next one gets a new daemon.
 The daemon is $WORKSPACED, by default build/workspaced; data directories go to $WORKSPACE_TEST_DIR.
 """
+import contextlib
+import os
 import pathlib
 import shutil
 import sys
@@ -18,10 +23,12 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+from lib import fuse  # noqa: E402
 from lib.daemon import EXE, IS_ROOT, USER, Daemon, temp_root  # noqa: E402
 
 VARIANTS = ["root", "user"] if IS_ROOT else ["user"]
 _shared = {}
+_to_destroy = []
 _seen = []  # daemons of the running test, for the report
 
 
@@ -34,7 +41,9 @@ def make(variant, **kw):
 def shared(variant):
     d = _shared.get(variant)
     if d is None or not d.alive():
-        d = _shared[variant] = make(variant).start()
+        d = _shared[variant] = make(variant)
+        _to_destroy.append(d)
+        d.start()
     return d
 
 
@@ -47,9 +56,10 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session", autouse=True)
 def end_of_shared_daemons():
     """What is wrong at their end is an error of the last test that ran."""
-    yield
-    for d in _shared.values():
-        d.destroy()
+    with contextlib.ExitStack() as stack:  # one that ends badly keeps none of the others
+        yield
+        for d in _to_destroy:
+            stack.callback(d.destroy)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -92,9 +102,10 @@ def _fresh(variant):
         made.append(d)
         return d.start()
 
-    yield start
-    for d in made:
-        d.destroy()
+    with contextlib.ExitStack() as stack:
+        yield start
+        for d in made:
+            stack.callback(d.destroy)
 
 
 @pytest.fixture
@@ -114,3 +125,43 @@ def reachable():
     top.chmod(0o755)
     yield top
     shutil.rmtree(top)
+
+
+# ---- FUSE ----
+
+
+@pytest.fixture(scope="session")
+def fuse_device():
+    fuse.skip_unless_possible()
+    with fuse.open_to_all():
+        yield
+
+
+@pytest.fixture
+def mounts(fuse_device):
+    """mounts(daemon, ws, **FuseMount arguments) gives a FuseMount that is not mounted yet."""
+    made = []
+
+    def make_mount(daemon, ws, **kw):
+        made.append(fuse.FuseMount(daemon, ws, **kw))
+        return made[-1]
+
+    yield make_mount
+    for m in made:
+        m.destroy()
+
+
+FUSE_USERS = [0, fuse.MOUNTER] if IS_ROOT else [os.geteuid()]
+
+
+@pytest.fixture(scope="module")
+def fuse_daemon(fuse_device):
+    d = Daemon(env={"WORKSPACE_LOCAL_UIDS": f"{fuse.MOUNTER},{USER}"}).start()
+    yield d
+    d.destroy()
+
+
+@pytest.fixture(params=FUSE_USERS, ids=lambda uid: f"uid{uid}")
+def m(request, fuse_daemon, mounts):
+    """A new workspace of a shared daemon, mounted by root and by an ordinary user in turn."""
+    yield mounts(fuse_daemon, fuse_daemon.create_workspace(), uid=request.param).mount()
