@@ -46,7 +46,7 @@ static const char *const basic_calls[] = {
 };
 
 static const char *const broker_calls[] = {
-	"open_by_handle_at", "name_to_handle_at", "open", "chmod", "fchmodat", "geteuid",
+	"open_by_handle_at", "name_to_handle_at", "open", "openat2", "chmod", "fchmodat", "geteuid",
 };
 
 /* Workers: files by name below one directory, and two sockets that were handed to them. */
