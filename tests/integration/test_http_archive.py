@@ -235,7 +235,7 @@ def test_sparse_and_large_files_stream(d, ws):
     status, told = put(d, i, data, path="copy")
     assert status == 200 and told["bytes"] == 64 << 20
     assert (top / "copy/large").read_bytes() == (top / "large").read_bytes()
-    assert d.rss() - before < 16 << 20
+    assert d.is_sanitized or d.rss() - before < 16 << 20  # a sanitizer keeps what was freed
 
 
 # ---- evil ones ----
