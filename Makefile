@@ -17,6 +17,8 @@ BUILD    := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 PKGS     := libtirpc libuv jansson sqlite3 libseccomp libcap-ng libsodium libpcre2-8 libarchive
 LLHTTP_DIR ?= /usr/share/llhttp
 LLHTTP_INC ?= /usr/share/include/llhttp
+# The FUSE client's own; the daemon is not linked with them.
+FUSE_PKGS := fuse3 libcurl
 # libllhttp by pkg-config where a distribution has it, else Debian's node-llhttp sources
 LLHTTP_PC := $(shell pkg-config --exists libllhttp 2>/dev/null && echo yes)
 
@@ -45,15 +47,33 @@ ifeq ($(LLHTTP_PC),)
 LLHTTP_OBJS := $(patsubst $(LLHTTP_DIR)/%.c,$(BUILD)/llhttp/%.o,$(wildcard $(LLHTTP_DIR)/*.c))
 endif
 LIB      := $(BUILD)/libworkspaced.a
+FUSE_SRCS := $(wildcard fuse-client/*.c)
+FUSE_OBJS := $(FUSE_SRCS:%.c=$(BUILD)/obj/%.o)
+FUSE_LIB := $(BUILD)/libfuseclient.a
+FUSE_CPPFLAGS = -DFUSE_USE_VERSION=314 $(shell pkg-config --cflags $(FUSE_PKGS))
+FUSE_LDLIBS = $(shell pkg-config --libs $(FUSE_PKGS))
 UNIT_SRCS := $(wildcard tests/unit/test_*.c)
 UNITS    := $(UNIT_SRCS:tests/unit/%.c=$(BUILD)/tests/%)
 FUZZ_SRCS := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZ_REPLAY := $(FUZZ_SRCS:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 
-all: $(BUILD)/workspaced ## build the daemon
+all: $(BUILD)/workspaced $(BUILD)/fuse-client ## build the daemon and the FUSE client
 
 $(BUILD)/workspaced: $(BUILD)/workspaced.o $(LIB)
 	$(CC) $(LDFLAGS) -o $@ $< $(LIB) $(LDLIBS)
+
+# Its objects lie in a folder of their own, since build/fuse-client is the program.  base/ and proto/
+# come out of the daemon's archive; of the libraries only those that it uses are linked.
+$(BUILD)/fuse-client: $(BUILD)/obj/fuse-client/fuse_main.o $(FUSE_LIB) $(LIB)
+	$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $< $(FUSE_LIB) $(LIB) $(FUSE_LDLIBS) $(LDLIBS)
+
+$(FUSE_LIB): $(filter-out %/fuse_main.o,$(FUSE_OBJS))
+	@rm -f $@
+	ar rcs $@ $^
+
+$(BUILD)/obj/fuse-client/%.o: fuse-client/%.c | $(XDR_HDRS)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(FUSE_CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 $(LIB): $(LIB_OBJS) $(XDR_OBJS) $(LLHTTP_OBJS)
 	@rm -f $@
@@ -78,6 +98,10 @@ $(BUILD)/llhttp/%.o: $(LLHTTP_DIR)/%.c
 $(BUILD)/%.o: %.c | $(XDR_HDRS)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/tests/test_fuse_%: tests/unit/test_fuse_%.c $(FUSE_LIB) $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(FUSE_CPPFLAGS) $(CFLAGS) -Wno-missing-prototypes -MMD -MP -MF $@.d $(LDFLAGS) -o $@ $< $(FUSE_LIB) $(LIB) $(FUSE_LDLIBS) $(LDLIBS) -lcmocka
 
 $(BUILD)/tests/%: tests/unit/%.c $(LIB)
 	@mkdir -p $(@D)
@@ -110,6 +134,8 @@ soak: all ## hours: the large scales
 
 install: all ## install under $(DESTDIR)$(PREFIX)
 	install -D -m 755 $(BUILD)/workspaced $(DESTDIR)$(PREFIX)/sbin/workspaced
+	install -D -m 755 $(BUILD)/fuse-client $(DESTDIR)$(PREFIX)/bin/fuse-client
+	ln -sf ../bin/fuse-client $(DESTDIR)$(PREFIX)/sbin/mount.fuse.workspaced
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	sed 's|/usr/local|$(PREFIX)|' scripts/workspaced.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/workspaced.service
 	install -d $(DESTDIR)$(PREFIX)/share/doc/workspaced
@@ -121,6 +147,6 @@ clean: ## remove what was built
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
--include $(LIB_OBJS:.o=.d) $(BUILD)/workspaced.d $(UNITS:=.d)
+-include $(LIB_OBJS:.o=.d) $(FUSE_OBJS:.o=.d) $(BUILD)/workspaced.d $(UNITS:=.d)
 .PHONY: all check fuzz fuzzers lint bench soak install clean help
 .SECONDARY:

@@ -47,10 +47,15 @@
 	1000u /* how long a hint may wait to be stored, a writing descriptor to be closed */
 #define WRITE_FD_IDLE_NS (1 * NSEC_PER_SEC)
 
-/* The cache takes most of what the process may open; connections, the database and pools take the
- * rest. */
+/* Of the descriptors that the process may open.  The rest is for workspaces, the database, and
+ * calls that are running: those must find some whatever clients do, or a change would be half done.
+ */
 #define CACHE_FD_SHARE_PERCENT 70
 #define CACHE_FDS_MAX          400000u
+#define NFS_FD_SHARE_PERCENT   12
+#define NFS_CONNS_MAX          4096u
+#define HTTP_FD_SHARE_PERCENT  4
+#define HTTP_CONNS_MAX         1024u
 
 #define URL_HOST_MAX 272 /* bytes: a host name has at most 255 */
 
@@ -173,13 +178,12 @@ static int make_data_dir(struct daemon *d, struct err *err)
 }
 
 /* The broker has raised the limit as far as the host lets it. */
-static size_t cache_fds(void)
+static unsigned fd_share(unsigned percent, unsigned max)
 {
-	struct rlimit lim;
+	struct rlimit lim = {.rlim_cur = 1024}; /* the smallest usual limit */
 
-	if (getrlimit(RLIMIT_NOFILE, &lim) < 0)
-		return 700; /* of the smallest usual limit, 1024 */
-	return MIN((size_t)lim.rlim_cur / 100 * CACHE_FD_SHARE_PERCENT, CACHE_FDS_MAX);
+	(void)getrlimit(RLIMIT_NOFILE, &lim);
+	return (unsigned)MAX(MIN(lim.rlim_cur / 100 * percent, max), 1u);
 }
 
 /* ---- the parts
@@ -292,7 +296,7 @@ static int open_inode_cache(struct daemon *d, struct err *err)
 {
 	const struct inode_cache_options o = {
 		.registry = d->registry,
-		.max_fds = cache_fds(),
+		.max_fds = fd_share(CACHE_FD_SHARE_PERCENT, CACHE_FDS_MAX),
 		.use_kernel_handles = d->caps.can_open_handles,
 		.open_handle = d->caps.can_open_handles ? open_kernel_handle : NULL,
 		.open_file = open_closed_file,
@@ -309,6 +313,7 @@ static int start_nfs(struct daemon *d, const uint8_t *key, struct err *err)
 		.bind = config_text(d->config, CFG_NFS_BIND),
 		.port = (uint16_t)config_uint(d->config, CFG_NFS_PORT),
 		.n_loops = (unsigned)config_uint(d->config, CFG_NFS_THREADS),
+		.max_conns = fd_share(NFS_FD_SHARE_PERCENT, NFS_CONNS_MAX),
 		.metadata_sync = config_bool(d->config, CFG_NFS_METADATA_SYNC),
 		.registry = d->registry,
 		.inodes = d->inodes,
@@ -379,6 +384,7 @@ static int start_http(struct daemon *d, struct err *err)
 		.data_dir = d->caps.data_path,
 		.nfs_url_host = nfs_url_host(d->config, d->nfs_url_host, sizeof(d->nfs_url_host)),
 		.nfs_port = nfsd_port(d->nfsd),
+		.limits = {.max_conns = fd_share(HTTP_FD_SHARE_PERCENT, HTTP_CONNS_MAX)},
 	};
 	config_local_uids(d->config, &d->http_options.local_uids);
 	set_archive_options(d, &d->http_options.archives);

@@ -396,6 +396,9 @@ static void take_body(struct http_conn *c, const char *p, size_t n)
 			fail(c); /* the handler gave up without an answer */
 		return;
 	}
+	/* It has no meaning there (RFC 9110 section 9.3.1), and GET is what strangers may ask. */
+	if (req->method == HTTP_M_GET || req->method == HTTP_M_HEAD)
+		return;
 	if (n > core->limits.max_json_body - req->body.len) {
 		refuse(c, 413, "");
 		return;

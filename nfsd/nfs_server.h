@@ -26,7 +26,7 @@ struct nfsd_listener;
 
 struct nfsd {
 	struct nfsd_shared
-		shared; /* immutable but for write_verf, as all below unless said otherwise */
+		shared; /* immutable, as all below unless said otherwise */
 	struct nfs_dispatch dispatch;
 	struct nfs_payloads *payloads;
 	struct drc *drc;

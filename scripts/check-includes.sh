@@ -13,6 +13,7 @@ declare -A may=(
 	[broker]="base proto broker"
 	[nfsd]="base proto workspace nfsd"
 	[http]="base proto workspace nfsd http"
+	[fuse-client]="base proto fuse-client"
 )
 bad=0
 

@@ -273,6 +273,7 @@ static bool may_sync(const struct fileops *f, const struct inode *ino)
 ssize_t fileops_write(const struct fileops *f, struct inode *ino, uint64_t offset, const void *data,
 		      size_t len, enum fileops_stable stable)
 {
+	uint64_t lost = inode_lost_flushes(ino);
 	struct inode_io *io;
 	struct stall stall;
 	ssize_t n;
@@ -295,6 +296,8 @@ ssize_t fileops_write(const struct fileops *f, struct inode *ino, uint64_t offse
 	stall_end(&stall);
 	if (n >= 0 && stable == FILEOPS_SYNC) {
 		rc = inode_sync(f->inodes, ino);
+		if (rc == 0 && inode_lost_flushes(ino) != lost)
+			rc = -EIO; /* another caller's flush took this data, and failed */
 		if (rc < 0)
 			return rc;
 	}

@@ -11,8 +11,8 @@
  *   \x       x itself
  *
  * A pattern without '/' is compared with the last component, at any depth; one with '/' with the
- * whole path, relative to where the walk began ("/a" is "a" there and not deeper).  A '/' at the end
- * does not count.
+ * whole path, relative to where the walk began ("/a" is "a" there and not deeper).  A '/' at the
+ * end does not count.
  *
  * Characters are UTF-8 sequences; a byte that is part of none is a character by itself, so that any
  * name can be matched.  A pattern is compiled to a small machine that follows all its alternatives

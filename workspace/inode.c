@@ -268,7 +268,7 @@ static bool evict_from(struct inode_cache *c, struct shard *s)
 	return true;
 }
 
-static void evict_down(struct inode_cache *c)
+void inode_evict_down(struct inode_cache *c)
 {
 	unsigned failed = 0;
 
@@ -321,8 +321,7 @@ static int insert(struct inode_cache *c, struct workspace *ws, const struct inod
 		return rc;
 	}
 	*ret = ino;
-	if (__atomic_load_n(&c->n_fds, __ATOMIC_RELAXED) > c->o.max_fds)
-		evict_down(c);
+	inode_evict_down(c);
 	return 0;
 }
 

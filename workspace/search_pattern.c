@@ -27,9 +27,9 @@
 #include "base/utf8.h"
 #include "workspace/search.h"
 
-#define SLICE_MIN   64          /* starting places in one call */
+#define SLICE_MIN   16          /* starting places in one call */
 #define SLICE_FIRST 1024        /* most lines are shorter: one call */
-#define CALL_STEPS  (64u << 20) /* at most in one call: less than a second */
+#define CALL_STEPS  (16u << 20) /* at most in one call: some 200 ms */
 #define HEAP_KIB    32768       /* for backtracking */
 #define NEST_MAX    100         /* parentheses */
 

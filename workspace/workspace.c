@@ -38,7 +38,9 @@
 #include "workspace/ws_id.h"
 #include "workspace/ws_meta.h"
 
-/* A workspace's rules; kept until the registry closes, since readers hold no reference to them. */
+/* Rules that some workspace has or had.  Kept until the registry closes, since readers hold no
+ * reference to them, and shared by all that have the same: so what sets them again and again, or to
+ * and fro, takes no more memory. */
 struct rules_node {
 	struct list link;
 	struct export_rules rules;
@@ -87,8 +89,15 @@ static void set_identity(struct workspace *ws, const uint8_t uuid[16])
 
 static struct rules_node *rules_keep(struct ws_registry *r, const struct export_rules *rules)
 {
-	struct rules_node *n = malloc(sizeof(*n));
+	struct rules_node *n;
+	struct list *pos;
 
+	list_for_each (pos, &r->rules) {
+		n = list_entry(pos, struct rules_node, link);
+		if (export_rules_are_same(&n->rules, rules))
+			return n;
+	}
+	n = malloc(sizeof(*n));
 	if (n == NULL)
 		return NULL;
 	n->rules = *rules;
@@ -769,9 +778,19 @@ bool ws_registry_retire(struct ws_registry *r, struct workspace *ws)
 	return true;
 }
 
+/* On a full disk there is no room for the mark, and a deletion is what would make some.  Without
+ * the mark a crash before the end leaves a workspace with a part of its files, to be deleted again.
+ */
+static int mark_deleting(struct ws_registry *r, const char *id, struct err *err)
+{
+	int rc = store_ws_set_state(r->store, id, WS_ROW_DELETING, err);
+
+	return rc == -ENOSPC ? 0 : rc;
+}
+
 static int delete_found(struct ws_registry *r, struct workspace *ws, struct err *err)
 {
-	int rc = store_ws_set_state(r->store, ws->id, WS_ROW_DELETING, err);
+	int rc = mark_deleting(r, ws->id, err);
 
 	if (rc < 0)
 		return rc;
@@ -830,13 +849,8 @@ static int set_exports_locked(struct ws_registry *r, struct workspace *ws,
 			return err_set(err, -ENOMEM, "out of memory");
 	}
 	rc = store_rules(r, ws, rules, now_ns, err);
-	if (rc < 0) {
-		if (n != NULL) { /* nobody has seen it */
-			list_del(&n->link);
-			free(n);
-		}
+	if (rc < 0)
 		return rc;
-	}
 	__atomic_store_n(&ws->exports, n != NULL ? &n->rules : NULL, __ATOMIC_RELEASE);
 	(void)__atomic_fetch_add(&ws->export_gen, 1, __ATOMIC_RELEASE);
 	__atomic_store_n(&ws->updated_ns, now_ns, __ATOMIC_RELAXED);

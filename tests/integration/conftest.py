@@ -6,10 +6,14 @@
     fresh    fresh(**Daemon arguments) gives a started daemon of the test's own, to be killed and restarted
     fresh_any  likewise, for both ways to run
 
+    m        a workspace mounted through FUSE (lib/fuse.py), once by root and once by an ordinary user
+    mounts   mounts(daemon, ws, uid=...) gives a FuseMount to be mounted by the test
+
 `w` and `w_any` share one daemon each; a test that ends it fails, and the next one gets a new daemon.
 The daemon is $WORKSPACED, by default build/workspaced; data directories go to $WORKSPACE_TEST_DIR.
 """
 import contextlib
+import os
 import pathlib
 import shutil
 import sys
@@ -19,6 +23,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+from lib import fuse  # noqa: E402
 from lib.daemon import EXE, IS_ROOT, USER, Daemon, temp_root  # noqa: E402
 
 VARIANTS = ["root", "user"] if IS_ROOT else ["user"]
@@ -120,3 +125,43 @@ def reachable():
     top.chmod(0o755)
     yield top
     shutil.rmtree(top)
+
+
+# ---- FUSE ----
+
+
+@pytest.fixture(scope="session")
+def fuse_device():
+    fuse.skip_unless_possible()
+    with fuse.open_to_all():
+        yield
+
+
+@pytest.fixture
+def mounts(fuse_device):
+    """mounts(daemon, ws, **FuseMount arguments) gives a FuseMount that is not mounted yet."""
+    made = []
+
+    def make_mount(daemon, ws, **kw):
+        made.append(fuse.FuseMount(daemon, ws, **kw))
+        return made[-1]
+
+    yield make_mount
+    for m in made:
+        m.destroy()
+
+
+FUSE_USERS = [0, fuse.MOUNTER] if IS_ROOT else [os.geteuid()]
+
+
+@pytest.fixture(scope="module")
+def fuse_daemon(fuse_device):
+    d = Daemon(env={"WORKSPACE_LOCAL_UIDS": f"{fuse.MOUNTER},{USER}"}).start()
+    yield d
+    d.destroy()
+
+
+@pytest.fixture(params=FUSE_USERS, ids=lambda uid: f"uid{uid}")
+def m(request, fuse_daemon, mounts):
+    """A new workspace of a shared daemon, mounted by root and by an ordinary user in turn."""
+    yield mounts(fuse_daemon, fuse_daemon.create_workspace(), uid=request.param).mount()
