@@ -372,6 +372,9 @@ static int start_http(struct daemon *d, struct err *err)
 	d->http_options = (struct http_server_options){
 		.host = config_text(d->config, CFG_HTTP_HOST),
 		.port = (uint16_t)config_uint(d->config, CFG_HTTP_PORT),
+		.socket_path = config_text(d->config, CFG_HTTP_SOCKET),
+		.limits = {.client_rate = (unsigned)config_uint(d->config, CFG_HTTP_RATE),
+			   .client_active = (unsigned)config_uint(d->config, CFG_HTTP_CONCURRENCY)},
 		.allowed_origins = (const char *const *)d->origins.item,
 		.n_allowed_origins = d->origins.n,
 		.allow_unauthenticated = config_bool(d->config, CFG_ALLOW_UNAUTHENTICATED),

@@ -44,6 +44,7 @@ struct http_header {
 	uint32_t name_len, value_len;
 };
 
+struct http_client;
 struct http_conn;
 struct http_core;
 struct http_route;
@@ -81,6 +82,7 @@ struct http_request {
 	const struct http_route *route;      /* NULL: none */
 	const char *params[HTTP_PARAMS_MAX]; /* decoded, in the order of the pattern */
 	bool is_authorized;                  /* the caller may see details */
+	struct http_client *client;          /* counted there until the request is freed */
 	const char *cors_origin;             /* NULL, or the allowed origin to name in the answer */
 
 	struct buf body; /* collected, unless the route streams */

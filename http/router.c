@@ -200,11 +200,23 @@ static bool is_slow(struct http_request *req)
 	return http_request_query(req, "depth", &value) == 1 && strcmp(value, "1") != 0;
 }
 
+/* admit_rate() - health is asked by those who watch over us, and costs nothing */
+static bool admit_rate(struct http_request *req)
+{
+	if (req->route != NULL && req->route->flags & R_NO_AUTH)
+		return true;
+	if (http_limit_begin(req->core->limit, http_conn_peer(req->conn), req->begin_ns,
+			     &req->client))
+		return true;
+	http_response_error(req, HTTP_CODE_BUSY, "%s", "");
+	return false;
+}
+
 enum router_verdict router_dispatch(struct http_request *req)
 {
 	int rc = find_route(req);
 
-	if (!admit_page(req) || !admit_caller(req))
+	if (!admit_page(req) || !admit_caller(req) || !admit_rate(req))
 		return ROUTER_ANSWERED;
 	if (rc < 0) {
 		http_response_error(req, HTTP_CODE_PARAMETER, "bad %%-escape in the path");
