@@ -374,7 +374,8 @@ static int start_http(struct daemon *d, struct err *err)
 		.port = (uint16_t)config_uint(d->config, CFG_HTTP_PORT),
 		.socket_path = config_text(d->config, CFG_HTTP_SOCKET),
 		.limits = {.client_rate = (unsigned)config_uint(d->config, CFG_HTTP_RATE),
-			   .client_active = (unsigned)config_uint(d->config, CFG_HTTP_CONCURRENCY)},
+			   .client_active = (unsigned)config_uint(d->config, CFG_HTTP_CONCURRENCY),
+			   .max_conns = fd_share(HTTP_FD_SHARE_PERCENT, HTTP_CONNS_MAX)},
 		.allowed_origins = (const char *const *)d->origins.item,
 		.n_allowed_origins = d->origins.n,
 		.allow_unauthenticated = config_bool(d->config, CFG_ALLOW_UNAUTHENTICATED),
@@ -387,7 +388,6 @@ static int start_http(struct daemon *d, struct err *err)
 		.data_dir = d->caps.data_path,
 		.nfs_url_host = nfs_url_host(d->config, d->nfs_url_host, sizeof(d->nfs_url_host)),
 		.nfs_port = nfsd_port(d->nfsd),
-		.limits = {.max_conns = fd_share(HTTP_FD_SHARE_PERCENT, HTTP_CONNS_MAX)},
 	};
 	config_local_uids(d->config, &d->http_options.local_uids);
 	set_archive_options(d, &d->http_options.archives);
