@@ -61,7 +61,7 @@ static const char *const worker_calls[] = {
 static const char *const helper_calls[] = {
 	"fork", "set_robust_list", "set_tid_address", "getppid", "dup2", "close_range", "prctl",
 	"seccomp", "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self",
-	"prlimit64", "setrlimit", "getrlimit", "rt_sigaction",
+	"prlimit64", "setrlimit", "getrlimit", "rt_sigaction", "setpriority",
 };
 
 static const char *const main_calls[] = {
