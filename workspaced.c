@@ -61,7 +61,7 @@
 
 struct daemon {
 	struct config *config;
-	struct config_list key_list, origins;
+	struct config_list key_list, origins, adopt_roots;
 	struct http_api_key *keys; /* owned array; the texts lie in key_list */
 
 	struct broker *broker;
@@ -161,11 +161,11 @@ static int split_keys(struct daemon *d, struct err *err)
 	return 0;
 }
 
-static int split_origins(struct daemon *d, struct err *err)
+static int split_list(struct daemon *d, enum config_id id, struct config_list *ret, struct err *err)
 {
-	const char *text = config_text(d->config, CFG_ALLOWED_ORIGINS);
+	const char *text = config_text(d->config, id);
 
-	if (text != NULL && config_list_split(text, &d->origins) < 0)
+	if (text != NULL && config_list_split(text, ret) < 0)
 		return err_set(err, -ENOMEM, "settings: out of memory");
 	return 0;
 }
@@ -196,6 +196,8 @@ static int start_broker(struct daemon *d, struct err *err)
 	const struct broker_options o = {
 		.data_dir = config_text(d->config, CFG_DATA_DIR),
 		.service_user = config_text(d->config, CFG_SERVICE_USER),
+		.adopt_roots = (const char *const *)d->adopt_roots.item,
+		.n_adopt_roots = d->adopt_roots.n,
 	};
 	int rc = broker_start(&o, &d->broker, &d->caps, err);
 
@@ -245,6 +247,13 @@ static int on_workspace_open(void *arg, const struct workspace *ws, struct err *
 	return broker_register(d->broker, ws->key, ws->id, err);
 }
 
+static int on_workspace_adopt(void *arg, const struct workspace *ws, struct err *err)
+{
+	struct daemon *d = arg;
+
+	return broker_adopt(d->broker, ws->key, ws->adopted, err);
+}
+
 static void on_workspace_gone(void *arg, const struct workspace *ws)
 {
 	struct daemon *d = arg;
@@ -261,6 +270,7 @@ static int open_registry(struct daemon *d, struct err *err)
 	struct ws_registry_options o = {
 		.data_dir = d->caps.data_path,
 		.on_open = on_workspace_open,
+		.open_adopted = on_workspace_adopt,
 		.on_gone = on_workspace_gone,
 		.arg = d,
 	};
@@ -732,7 +742,9 @@ static int with_config(struct daemon *d, const struct args *a)
 	if (rc >= 0)
 		rc = split_keys(d, &err);
 	if (rc >= 0)
-		rc = split_origins(d, &err);
+		rc = split_list(d, CFG_ALLOWED_ORIGINS, &d->origins, &err);
+	if (rc >= 0)
+		rc = split_list(d, CFG_ADOPT_ROOTS, &d->adopt_roots, &err);
 	if (rc < 0) {
 		(void)fprintf(stderr, "workspaced: %s\n", err.msg);
 		return EXIT_FAILURE;
@@ -770,6 +782,7 @@ int main(int argc, char **argv)
 	free(d.keys);
 	config_list_free(&d.key_list);
 	config_list_free(&d.origins);
+	config_list_free(&d.adopt_roots);
 	config_free(d.config);
 	return code;
 }
