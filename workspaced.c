@@ -49,21 +49,21 @@
 	1000u /* how long a hint may wait to be stored, a writing descriptor to be closed */
 #define WRITE_FD_IDLE_NS (1 * NSEC_PER_SEC)
 
-/* Of the descriptors that the process may open.  The rest is for workspaces, the database, and
- * calls that are running: those must find some whatever clients do, or a change would be half done.
- */
-#define CACHE_FD_SHARE_PERCENT 70
+/* Of the descriptors that the process may open.  The rest is for workspaces and for calls that are
+ * running: those must find some whatever clients do, or a change would be half done. */
+#define FDS_OF_PARTS           96u /* the database, loops and pools; at most half of all */
+#define CACHE_FD_SHARE_PERCENT 60
 #define CACHE_FDS_MAX          400000u
-#define NFS_FD_SHARE_PERCENT   12
+#define NFS_FD_SHARE_PERCENT   20
 #define NFS_CONNS_MAX          4096u
-#define HTTP_FD_SHARE_PERCENT  4
+#define HTTP_FD_SHARE_PERCENT  6
 #define HTTP_CONNS_MAX         1024u
 
 #define URL_HOST_MAX 272 /* bytes: a host name has at most 255 */
 
 struct daemon {
 	struct config *config;
-	struct config_list key_list, origins;
+	struct config_list key_list, origins, adopt_roots;
 	struct http_api_key *keys; /* owned array; the texts lie in key_list */
 
 	struct broker *broker;
@@ -164,11 +164,11 @@ static int split_keys(struct daemon *d, struct err *err)
 	return 0;
 }
 
-static int split_origins(struct daemon *d, struct err *err)
+static int split_list(struct daemon *d, enum config_id id, struct config_list *ret, struct err *err)
 {
-	const char *text = config_text(d->config, CFG_ALLOWED_ORIGINS);
+	const char *text = config_text(d->config, id);
 
-	if (text != NULL && config_list_split(text, &d->origins) < 0)
+	if (text != NULL && config_list_split(text, ret) < 0)
 		return err_set(err, -ENOMEM, "settings: out of memory");
 	return 0;
 }
@@ -184,9 +184,11 @@ static int make_data_dir(struct daemon *d, struct err *err)
 static unsigned fd_share(unsigned percent, unsigned max)
 {
 	struct rlimit lim = {.rlim_cur = 1024}; /* the smallest usual limit */
+	rlim_t n;
 
 	(void)getrlimit(RLIMIT_NOFILE, &lim);
-	return (unsigned)MAX(MIN(lim.rlim_cur / 100 * percent, max), 1u);
+	n = lim.rlim_cur - MIN(lim.rlim_cur / 2, FDS_OF_PARTS);
+	return (unsigned)MAX(MIN(n / 100 * percent + n % 100 * percent / 100, max), 1u);
 }
 
 /* ---- the parts
@@ -197,6 +199,8 @@ static int start_broker(struct daemon *d, struct err *err)
 	const struct broker_options o = {
 		.data_dir = config_text(d->config, CFG_DATA_DIR),
 		.service_user = config_text(d->config, CFG_SERVICE_USER),
+		.adopt_roots = (const char *const *)d->adopt_roots.item,
+		.n_adopt_roots = d->adopt_roots.n,
 	};
 	int rc = broker_start(&o, &d->broker, &d->caps, err);
 
@@ -246,6 +250,13 @@ static int on_workspace_open(void *arg, const struct workspace *ws, struct err *
 	return broker_register(d->broker, ws->key, ws->id, err);
 }
 
+static int on_workspace_adopt(void *arg, const struct workspace *ws, struct err *err)
+{
+	struct daemon *d = arg;
+
+	return broker_adopt(d->broker, ws->key, ws->adopted, err);
+}
+
 static void on_workspace_gone(void *arg, const struct workspace *ws)
 {
 	struct daemon *d = arg;
@@ -262,6 +273,7 @@ static int open_registry(struct daemon *d, struct err *err)
 	struct ws_registry_options o = {
 		.data_dir = d->caps.data_path,
 		.on_open = on_workspace_open,
+		.open_adopted = on_workspace_adopt,
 		.on_gone = on_workspace_gone,
 		.arg = d,
 	};
@@ -365,6 +377,7 @@ static int start_http(struct daemon *d, struct err *err)
 	d->http_options = (struct http_server_options){
 		.host = config_text(d->config, CFG_HTTP_HOST),
 		.port = (uint16_t)config_uint(d->config, CFG_HTTP_PORT),
+		.socket_path = config_text(d->config, CFG_HTTP_SOCKET),
 		.allowed_origins = (const char *const *)d->origins.item,
 		.n_allowed_origins = d->origins.n,
 		.allow_unauthenticated = config_bool(d->config, CFG_ALLOW_UNAUTHENTICATED),
@@ -378,7 +391,9 @@ static int start_http(struct daemon *d, struct err *err)
 		.data_dir = d->caps.data_path,
 		.nfs_url_host = nfs_url_host(d->config, d->nfs_url_host, sizeof(d->nfs_url_host)),
 		.nfs_port = nfsd_port(d->nfsd),
-		.limits = {.max_conns = fd_share(HTTP_FD_SHARE_PERCENT, HTTP_CONNS_MAX)},
+		.limits = {.max_conns = fd_share(HTTP_FD_SHARE_PERCENT, HTTP_CONNS_MAX),
+			   .client_rate = (unsigned)config_uint(d->config, CFG_HTTP_RATE),
+			   .client_active = (unsigned)config_uint(d->config, CFG_HTTP_CONCURRENCY)},
 	};
 	config_local_uids(d->config, &d->http_options.local_uids);
 	set_archive_options(d, &d->http_options.archives);
@@ -735,7 +750,9 @@ static int with_config(struct daemon *d, const struct args *a)
 	if (rc >= 0)
 		rc = split_keys(d, &err);
 	if (rc >= 0)
-		rc = split_origins(d, &err);
+		rc = split_list(d, CFG_ALLOWED_ORIGINS, &d->origins, &err);
+	if (rc >= 0)
+		rc = split_list(d, CFG_ADOPT_ROOTS, &d->adopt_roots, &err);
 	if (rc < 0) {
 		(void)fprintf(stderr, "workspaced: %s\n", err.msg);
 		return EXIT_FAILURE;
@@ -773,6 +790,7 @@ int main(int argc, char **argv)
 	free(d.keys);
 	config_list_free(&d.key_list);
 	config_list_free(&d.origins);
+	config_list_free(&d.adopt_roots);
 	config_free(d.config);
 	return code;
 }

@@ -6,6 +6,7 @@
 #include "http/api_workspaces.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -72,6 +73,8 @@ void api_workspaces_put(struct json_out *o, const struct http_server_options *op
 	json_out_key_str(o, "id", ws->id);
 	json_out_key_str(o, "name", ws->name);
 	put_nfs_url(o, opt, ws->id);
+	if (ws->adopted != NULL)
+		json_out_key_str(o, "adopted", ws->adopted);
 	json_out_key(o, "metadata");
 	json_out_open(o, '{');
 	for (size_t i = 0; i < ws->n_metadata; i++)
@@ -166,6 +169,8 @@ static void create(struct http_request *req, struct ws_create *c)
 	if (body == NULL)
 		return;
 	rc = jsonx_get_string(body, "name", WS_NAME_MAX, &c->name, &err);
+	if (rc >= 0)
+		rc = jsonx_get_string(body, "adopt", PATH_MAX - 1, &c->adopt, &err);
 	if (rc >= 0)
 		rc = api_workspaces_metadata(req, body, false, &c->metadata, &c->n_metadata, &err);
 	if (rc >= 0)

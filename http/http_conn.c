@@ -292,6 +292,8 @@ static void refuse(struct http_conn *c, int status, const char *why)
 					     : HTTP_CODE_REQUEST,
 			     "%s", status == 413 ? "" : why);
 	c->req->res.must_close = c->lingers = true;
+	if (c->req->hooks.on_abort != NULL) /* its handler waits for a body that will not come */
+		c->req->hooks.on_abort(c->req);
 	answer(c);
 }
 

@@ -68,7 +68,11 @@ int http_core_init(struct http_core *core, const struct http_server_options *opt
 	if (rc < 0)
 		return rc;
 	rc = http_stats_new(routes, &core->stats);
+	if (rc == 0)
+		rc = http_limit_new(core->limits.client_rate, core->limits.client_active,
+				    &core->limit);
 	if (rc < 0) {
+		http_stats_free(core->stats);
 		http_auth_free(core->auth);
 		return err_set(err, rc, "out of memory");
 	}
@@ -101,6 +105,7 @@ void http_core_fini(struct http_core *core)
 	}
 	while (core->n_spare_bufs > 0)
 		buf_free(&core->spare_bufs[--core->n_spare_bufs]);
+	http_limit_free(core->limit);
 	http_stats_free(core->stats);
 	http_auth_free(core->auth);
 }
@@ -158,6 +163,7 @@ void http_core_request_free(struct http_core *core, struct http_request *req)
 		return;
 	core->bodies_bytes -= req->body.len;
 	close_file(req);
+	http_limit_end(core->limit, req->client);
 	if (req->arena.total > SPARE_BYTES_MAX)
 		arena_free(&req->arena);
 	if (req->body.cap > SPARE_BYTES_MAX)

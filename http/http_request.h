@@ -44,6 +44,7 @@ struct http_header {
 	uint32_t name_len, value_len;
 };
 
+struct http_client;
 struct http_conn;
 struct http_core;
 struct http_route;
@@ -60,7 +61,8 @@ struct http_request_hooks {
 	/* The client sends no more, or the server stops: an answer without an end should end now.
 	 */
 	void (*on_eof)(struct http_request *req);
-	/* The client is gone; the request is freed right after. */
+	/* The client is gone, or its body was malformed or late and the connection answers that;
+	 * the request is freed right after. */
 	void (*on_abort)(struct http_request *req);
 	/* However the request ends: called in the pool, before the request is freed, to give back
 	 * what may take time (a large file without a name). */
@@ -84,6 +86,7 @@ struct http_request {
 	const struct http_route *route;      /* NULL: none */
 	const char *params[HTTP_PARAMS_MAX]; /* decoded, in the order of the pattern */
 	bool is_authorized;                  /* the caller may see details */
+	struct http_client *client;          /* counted there until the request is freed */
 	const char *cors_origin;             /* NULL, or the allowed origin to name in the answer */
 
 	struct buf body; /* collected, unless the route streams */

@@ -200,11 +200,23 @@ static bool is_slow(struct http_request *req)
 	return http_request_query(req, "depth", &value) == 1 && strcmp(value, "1") != 0;
 }
 
+/* admit_rate() - health is asked by those who watch over us, and costs nothing */
+static bool admit_rate(struct http_request *req)
+{
+	if (req->route != NULL && req->route->flags & R_NO_AUTH)
+		return true;
+	if (http_limit_begin(req->core->limit, http_conn_peer(req->conn), req->begin_ns,
+			     &req->client))
+		return true;
+	http_response_error(req, HTTP_CODE_BUSY, "%s", "");
+	return false;
+}
+
 enum router_verdict router_dispatch(struct http_request *req)
 {
 	int rc = find_route(req);
 
-	if (!admit_page(req) || !admit_caller(req))
+	if (!admit_page(req) || !admit_caller(req) || !admit_rate(req))
 		return ROUTER_ANSWERED;
 	if (rc < 0) {
 		http_response_error(req, HTTP_CODE_PARAMETER, "bad %%-escape in the path");
@@ -229,13 +241,10 @@ enum router_verdict router_dispatch(struct http_request *req)
 }
 
 /* A body is JSON when its type says so or says nothing; without a body the type does not matter. */
-static bool type_is_json(struct http_request *req)
+bool router_type_is_json(struct http_request *req)
 {
-	const char *type;
+	const char *type = http_request_header(req, "Content-Type");
 
-	if (req->body.len == 0)
-		return true;
-	type = http_request_header(req, "Content-Type");
 	if (type == NULL || type[0] == '\0' || strcasestr(type, "json") != NULL)
 		return true;
 	/* curl(1) calls whatever -d sends a form.  A web page could send one to another site
@@ -254,7 +263,7 @@ void router_run(struct http_request *req)
 		req->route->run(req); /* may have answered: then the request is gone */
 		return;
 	}
-	if (reads_json && !type_is_json(req)) {
+	if (reads_json && req->body.len > 0 && !router_type_is_json(req)) {
 		http_response_refuse(req, 415, HTTP_CODE_REQUEST,
 				     "Content-Type must be application/json");
 		return;

@@ -42,6 +42,7 @@ struct ws_row {
 	char *name;          /* owned, may be NULL */
 	char *metadata_json; /* owned; an object of strings */
 	char *exports_json;  /* owned, NULL: the default rules */
+	char *adopted;       /* owned, NULL: its files are ours; else the directory they are in */
 	uint32_t owner_uid, owner_gid;
 	uint64_t seq, created_ns, updated_ns, trashed_ns;
 	enum ws_row_state state;

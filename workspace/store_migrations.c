@@ -37,8 +37,9 @@ static const char *const migrations[] = {
 	"CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), at_ns INTEGER NOT NULL) "
 	"STRICT;",
 
-	/* 2: the trash, and requests that may be sent twice. */
+	/* 2: the trash, adopted directories, and requests that may be sent twice. */
 	"ALTER TABLE workspaces ADD COLUMN trashed_ns INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE workspaces ADD COLUMN adopted TEXT;"
 	"CREATE TABLE idempotency ("
 	" key TEXT PRIMARY KEY,"
 	" hash BLOB NOT NULL,"
