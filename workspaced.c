@@ -47,14 +47,14 @@
 	1000u /* how long a hint may wait to be stored, a writing descriptor to be closed */
 #define WRITE_FD_IDLE_NS (1 * NSEC_PER_SEC)
 
-/* Of the descriptors that the process may open.  The rest is for workspaces, the database, and
- * calls that are running: those must find some whatever clients do, or a change would be half done.
- */
-#define CACHE_FD_SHARE_PERCENT 70
+/* Of the descriptors that the process may open.  The rest is for workspaces and for calls that are
+ * running: those must find some whatever clients do, or a change would be half done. */
+#define FDS_OF_PARTS           96u /* the database, loops and pools; at most half of all */
+#define CACHE_FD_SHARE_PERCENT 60
 #define CACHE_FDS_MAX          400000u
-#define NFS_FD_SHARE_PERCENT   12
+#define NFS_FD_SHARE_PERCENT   20
 #define NFS_CONNS_MAX          4096u
-#define HTTP_FD_SHARE_PERCENT  4
+#define HTTP_FD_SHARE_PERCENT  6
 #define HTTP_CONNS_MAX         1024u
 
 #define URL_HOST_MAX 272 /* bytes: a host name has at most 255 */
@@ -181,9 +181,11 @@ static int make_data_dir(struct daemon *d, struct err *err)
 static unsigned fd_share(unsigned percent, unsigned max)
 {
 	struct rlimit lim = {.rlim_cur = 1024}; /* the smallest usual limit */
+	rlim_t n;
 
 	(void)getrlimit(RLIMIT_NOFILE, &lim);
-	return (unsigned)MAX(MIN(lim.rlim_cur / 100 * percent, max), 1u);
+	n = lim.rlim_cur - MIN(lim.rlim_cur / 2, FDS_OF_PARTS);
+	return (unsigned)MAX(MIN(n / 100 * percent + n % 100 * percent / 100, max), 1u);
 }
 
 /* ---- the parts
@@ -373,9 +375,6 @@ static int start_http(struct daemon *d, struct err *err)
 		.host = config_text(d->config, CFG_HTTP_HOST),
 		.port = (uint16_t)config_uint(d->config, CFG_HTTP_PORT),
 		.socket_path = config_text(d->config, CFG_HTTP_SOCKET),
-		.limits = {.client_rate = (unsigned)config_uint(d->config, CFG_HTTP_RATE),
-			   .client_active = (unsigned)config_uint(d->config, CFG_HTTP_CONCURRENCY),
-			   .max_conns = fd_share(HTTP_FD_SHARE_PERCENT, HTTP_CONNS_MAX)},
 		.allowed_origins = (const char *const *)d->origins.item,
 		.n_allowed_origins = d->origins.n,
 		.allow_unauthenticated = config_bool(d->config, CFG_ALLOW_UNAUTHENTICATED),
@@ -388,6 +387,9 @@ static int start_http(struct daemon *d, struct err *err)
 		.data_dir = d->caps.data_path,
 		.nfs_url_host = nfs_url_host(d->config, d->nfs_url_host, sizeof(d->nfs_url_host)),
 		.nfs_port = nfsd_port(d->nfsd),
+		.limits = {.max_conns = fd_share(HTTP_FD_SHARE_PERCENT, HTTP_CONNS_MAX),
+			   .client_rate = (unsigned)config_uint(d->config, CFG_HTTP_RATE),
+			   .client_active = (unsigned)config_uint(d->config, CFG_HTTP_CONCURRENCY)},
 	};
 	config_local_uids(d->config, &d->http_options.local_uids);
 	set_archive_options(d, &d->http_options.archives);

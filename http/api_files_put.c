@@ -17,6 +17,7 @@
 #include "http/api_files.h"
 #include "http/http_conn.h"
 #include "http/http_core.h"
+#include "http/router.h"
 #include "proto/jsonx.h"
 
 #define GATHER_BYTES (256u << 10) /* of a body in memory before they are written */
@@ -153,8 +154,7 @@ static bool take_type(struct http_request *req, struct put *p)
 
 	if (!api_files_flag(req, "raw", &is_raw))
 		return false;
-	p->is_json =
-		!is_raw && (type == NULL || type[0] == '\0' || strcasestr(type, "json") != NULL);
+	p->is_json = !is_raw && router_type_is_json(req);
 	if (is_raw || p->is_json || strcasestr(type, "application/octet-stream") != NULL)
 		return true;
 	http_response_refuse(req, 415, HTTP_CODE_REQUEST,

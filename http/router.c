@@ -241,13 +241,10 @@ enum router_verdict router_dispatch(struct http_request *req)
 }
 
 /* A body is JSON when its type says so or says nothing; without a body the type does not matter. */
-static bool type_is_json(struct http_request *req)
+bool router_type_is_json(struct http_request *req)
 {
-	const char *type;
+	const char *type = http_request_header(req, "Content-Type");
 
-	if (req->body.len == 0)
-		return true;
-	type = http_request_header(req, "Content-Type");
 	if (type == NULL || type[0] == '\0' || strcasestr(type, "json") != NULL)
 		return true;
 	/* curl(1) calls whatever -d sends a form.  A web page could send one to another site
@@ -266,7 +263,7 @@ void router_run(struct http_request *req)
 		req->route->run(req); /* may have answered: then the request is gone */
 		return;
 	}
-	if (reads_json && !type_is_json(req)) {
+	if (reads_json && req->body.len > 0 && !router_type_is_json(req)) {
 		http_response_refuse(req, 415, HTTP_CODE_REQUEST,
 				     "Content-Type must be application/json");
 		return;

@@ -51,6 +51,9 @@ enum router_verdict {
  * control loop. */
 enum router_verdict router_dispatch(struct http_request *req);
 
+/* router_type_is_json() - does the request say that its body is JSON, or nothing about it? */
+bool router_type_is_json(struct http_request *req);
+
 /* router_run() - call the handler.  Control loop, or the pool when the route says so. */
 void router_run(struct http_request *req);
 
