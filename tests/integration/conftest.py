@@ -124,8 +124,6 @@ def reachable():
 @pytest.fixture(scope="session")
 def fuse_device():
     fuse.skip_unless_possible()
-    with fuse.open_to_all():
-        yield
 
 
 @pytest.fixture
