@@ -65,13 +65,31 @@ static const struct config_row rows[CFG_N] = {
 	[CFG_HTTP_PORT] = { NULL, "HTTP_PORT", T_NUMBER, "8080",
 		"TCP port of the HTTP API; 0 takes any free one and the ready line tells which.", .max = 65535 },
 	[CFG_HTTP_SOCKET] = { NULL, "HTTP_SOCKET", T_TEXT, NULL,
-		"Path of a Unix socket for the HTTP API.", .later = "the Unix socket listener" },
+		"Path of a Unix socket for the HTTP API as well; callers are known by their uid. Its directory must let the service user write." },
+	[CFG_HTTP_RATE] = { NULL, "HTTP_RATE", T_NUMBER, "100000",
+		"Requests a second that one client (an address, or a uid on the Unix socket) may make before it is told to wait; 0 means any.", .max = 1000000 },
+	[CFG_HTTP_CONCURRENCY] = { NULL, "HTTP_CONCURRENCY", T_NUMBER, "1024",
+		"Requests of one client that may be at work at one time; 0 means any.", .max = 1000000 },
 	[CFG_API_KEY] = { NULL, "API_KEY", T_SECRET, NULL,
 		"Keys that callers send as 'Authorization: Bearer KEY': a comma list of keys or name:key, or @FILE to read the list from a file.",
 		.check = config_check_api_key },
 	[CFG_ALLOWED_ORIGINS] = { NULL, "ALLOWED_ORIGINS", T_TEXT, NULL,
 		"Web origins whose pages may call the API: a comma list such as https://console.example.org.",
 		.check = config_check_origins },
+
+	[CFG_ARCHIVE_MAX_BYTES] = { "Archives, trash, adoption", "ARCHIVE_MAX_BYTES", T_SIZE, "64G",
+		"Bytes that one archive may unpack to." },
+	[CFG_ARCHIVE_MAX_ENTRIES] = { NULL, "ARCHIVE_MAX_ENTRIES", T_NUMBER, "1000000",
+		"Entries that one archive to be unpacked may have.", .min = 1, .max = 1000000000 },
+	[CFG_ARCHIVE_MAX_RATIO] = { NULL, "ARCHIVE_MAX_RATIO", T_NUMBER, "200",
+		"How many times its own size an archive may unpack to, once that is over 256 MiB; 0 means no limit.", .max = 1000000 },
+	[CFG_ARCHIVE_MAX_JOBS] = { NULL, "ARCHIVE_MAX_JOBS", T_NUMBER, "4",
+		"Archives packed or unpacked at one time; further requests are answered 429.", .min = 1, .max = 64 },
+	[CFG_TRASH_TTL] = { NULL, "TRASH_TTL", T_NUMBER, "3600",
+		"Seconds that a deleted workspace stays in the trash; 0 removes its files at once.", .max = SECONDS_MAX },
+	[CFG_ADOPT_ROOTS] = { NULL, "ADOPT_ROOTS", T_TEXT, NULL,
+		"Directories below which existing ones may be adopted as workspaces: a comma list of absolute paths, 16 at most. What is adopted must belong to the service user.",
+		.check = config_check_dirs },
 
 	[CFG_NFS_MODE] = { "NFS", "NFS_MODE", T_WORD, "embedded",
 		"How workspaces are exported; the NFS server inside the daemon is the only way.", .words = "embedded" },
@@ -399,6 +417,19 @@ uint64_t config_uint(const struct config *c, enum config_id id)
 
 	(void)io_parse_u64(config_text(c, id), 0, UINT64_MAX, &n); /* checked when it was set */
 	return n;
+}
+
+uint64_t config_size(const struct config *c, enum config_id id)
+{
+	static const char units[] = "KMGT";
+	const char *text = config_text(c, id), *unit = strpbrk(text, units);
+	char digits[24];
+	uint64_t n = 0;
+
+	/* checked when it was set */
+	(void)snprintf(digits, sizeof(digits), "%.*s", (int)strcspn(text, units), text);
+	(void)io_parse_u64(digits, 1, UINT64_MAX >> 40, &n);
+	return unit == NULL ? n : n << (10 * (strchr(units, *unit) - units + 1));
 }
 
 bool config_bool(const struct config *c, enum config_id id)

@@ -33,8 +33,16 @@ enum config_id {
 	CFG_HTTP_HOST,
 	CFG_HTTP_PORT,
 	CFG_HTTP_SOCKET,
+	CFG_HTTP_RATE,
+	CFG_HTTP_CONCURRENCY,
 	CFG_API_KEY,
 	CFG_ALLOWED_ORIGINS,
+	CFG_ARCHIVE_MAX_BYTES,
+	CFG_ARCHIVE_MAX_ENTRIES,
+	CFG_ARCHIVE_MAX_RATIO,
+	CFG_ARCHIVE_MAX_JOBS,
+	CFG_TRASH_TTL,
+	CFG_ADOPT_ROOTS,
 	CFG_NFS_MODE,
 	CFG_NFS_BIND,
 	CFG_NFS_PORT,
@@ -102,6 +110,7 @@ const char *config_nearest(const char *name);
  * default. */
 const char *config_text(const struct config *c, enum config_id id);
 uint64_t config_uint(const struct config *c, enum config_id id);
+uint64_t config_size(const struct config *c, enum config_id id); /* bytes: "64G" is 2^36 */
 bool config_bool(const struct config *c, enum config_id id);
 bool config_is_loopback(const struct config *c, enum config_id id); /* of an address */
 void config_owner(const struct config *c, uid_t *ret_uid, gid_t *ret_gid);

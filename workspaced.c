@@ -27,11 +27,13 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "broker/broker_client.h"
+#include "broker/helper.h"
 #include "broker/seccomp_rules.h"
 #include "config.h"
 #include "http/http_server.h"
 #include "nfsd/fh.h"
 #include "nfsd/nfsd.h"
+#include "workspace/archive.h"
 #include "workspace/inode.h"
 #include "workspace/inode_hints.h"
 #include "workspace/store.h"
@@ -45,21 +47,27 @@
 	1000u /* how long a hint may wait to be stored, a writing descriptor to be closed */
 #define WRITE_FD_IDLE_NS (1 * NSEC_PER_SEC)
 
-/* The cache takes most of what the process may open; connections, the database and pools take the
- * rest. */
-#define CACHE_FD_SHARE_PERCENT 70
+/* Of the descriptors that the process may open.  The rest is for workspaces and for calls that are
+ * running: those must find some whatever clients do, or a change would be half done. */
+#define FDS_OF_PARTS           96u /* the database, loops and pools; at most half of all */
+#define CACHE_FD_SHARE_PERCENT 60
 #define CACHE_FDS_MAX          400000u
+#define NFS_FD_SHARE_PERCENT   20
+#define NFS_CONNS_MAX          4096u
+#define HTTP_FD_SHARE_PERCENT  6
+#define HTTP_CONNS_MAX         1024u
 
 #define URL_HOST_MAX 272 /* bytes: a host name has at most 255 */
 
 struct daemon {
 	struct config *config;
-	struct config_list key_list, origins;
+	struct config_list key_list, origins, adopt_roots;
 	struct http_api_key *keys; /* owned array; the texts lie in key_list */
 
 	struct broker *broker;
 	struct broker_caps
-		caps; /* with the way to the data directory that works without privilege */
+		caps;          /* with the way to the data directory that works without privilege */
+	struct helper *helper; /* forks the workers of archives */
 	struct store *store;
 	struct inode_hints *hints; /* NULL when kernel handles can be opened */
 	struct ws_registry *registry;
@@ -77,6 +85,8 @@ struct daemon {
 	uv_work_t housekeeping_work;
 	bool is_stopping; /* the loop now runs for the parts that end: leave it alone */
 	bool is_housekeeping;
+	uv_work_t purge_work; /* apart from housekeeping: a large workspace takes long */
+	bool is_purging;
 	bool hints_failed; /* the last flush did: log a change, not each second */
 	int exit_code;
 };
@@ -151,11 +161,11 @@ static int split_keys(struct daemon *d, struct err *err)
 	return 0;
 }
 
-static int split_origins(struct daemon *d, struct err *err)
+static int split_list(struct daemon *d, enum config_id id, struct config_list *ret, struct err *err)
 {
-	const char *text = config_text(d->config, CFG_ALLOWED_ORIGINS);
+	const char *text = config_text(d->config, id);
 
-	if (text != NULL && config_list_split(text, &d->origins) < 0)
+	if (text != NULL && config_list_split(text, ret) < 0)
 		return err_set(err, -ENOMEM, "settings: out of memory");
 	return 0;
 }
@@ -168,13 +178,14 @@ static int make_data_dir(struct daemon *d, struct err *err)
 }
 
 /* The broker has raised the limit as far as the host lets it. */
-static size_t cache_fds(void)
+static unsigned fd_share(unsigned percent, unsigned max)
 {
-	struct rlimit lim;
+	struct rlimit lim = {.rlim_cur = 1024}; /* the smallest usual limit */
+	rlim_t n;
 
-	if (getrlimit(RLIMIT_NOFILE, &lim) < 0)
-		return 700; /* of the smallest usual limit, 1024 */
-	return MIN((size_t)lim.rlim_cur / 100 * CACHE_FD_SHARE_PERCENT, CACHE_FDS_MAX);
+	(void)getrlimit(RLIMIT_NOFILE, &lim);
+	n = lim.rlim_cur - MIN(lim.rlim_cur / 2, FDS_OF_PARTS);
+	return (unsigned)MAX(MIN(n / 100 * percent + n % 100 * percent / 100, max), 1u);
 }
 
 /* ---- the parts
@@ -185,9 +196,13 @@ static int start_broker(struct daemon *d, struct err *err)
 	const struct broker_options o = {
 		.data_dir = config_text(d->config, CFG_DATA_DIR),
 		.service_user = config_text(d->config, CFG_SERVICE_USER),
+		.adopt_roots = (const char *const *)d->adopt_roots.item,
+		.n_adopt_roots = d->adopt_roots.n,
 	};
 	int rc = broker_start(&o, &d->broker, &d->caps, err);
 
+	if (rc >= 0)
+		rc = helper_start(arc_worker, &d->helper, err);
 	if (rc < 0)
 		return rc;
 	return seccomp_rules_main(err);
@@ -232,6 +247,13 @@ static int on_workspace_open(void *arg, const struct workspace *ws, struct err *
 	return broker_register(d->broker, ws->key, ws->id, err);
 }
 
+static int on_workspace_adopt(void *arg, const struct workspace *ws, struct err *err)
+{
+	struct daemon *d = arg;
+
+	return broker_adopt(d->broker, ws->key, ws->adopted, err);
+}
+
 static void on_workspace_gone(void *arg, const struct workspace *ws)
 {
 	struct daemon *d = arg;
@@ -248,6 +270,7 @@ static int open_registry(struct daemon *d, struct err *err)
 	struct ws_registry_options o = {
 		.data_dir = d->caps.data_path,
 		.on_open = on_workspace_open,
+		.open_adopted = on_workspace_adopt,
 		.on_gone = on_workspace_gone,
 		.arg = d,
 	};
@@ -275,7 +298,7 @@ static int open_inode_cache(struct daemon *d, struct err *err)
 {
 	const struct inode_cache_options o = {
 		.registry = d->registry,
-		.max_fds = cache_fds(),
+		.max_fds = fd_share(CACHE_FD_SHARE_PERCENT, CACHE_FDS_MAX),
 		.use_kernel_handles = d->caps.can_open_handles,
 		.open_handle = d->caps.can_open_handles ? open_kernel_handle : NULL,
 		.open_file = open_closed_file,
@@ -292,6 +315,7 @@ static int start_nfs(struct daemon *d, const uint8_t *key, struct err *err)
 		.bind = config_text(d->config, CFG_NFS_BIND),
 		.port = (uint16_t)config_uint(d->config, CFG_NFS_PORT),
 		.n_loops = (unsigned)config_uint(d->config, CFG_NFS_THREADS),
+		.max_conns = fd_share(NFS_FD_SHARE_PERCENT, NFS_CONNS_MAX),
 		.metadata_sync = config_bool(d->config, CFG_NFS_METADATA_SYNC),
 		.registry = d->registry,
 		.inodes = d->inodes,
@@ -325,11 +349,32 @@ static const char *nfs_url_host(const struct config *c, char *dst, size_t dst_le
 	return url_host(dst, dst_len, host);
 }
 
+static int spawn_archive(void *arg, const void *job, size_t len, const int *fds, size_t n_fds)
+{
+	struct daemon *d = arg;
+
+	return helper_spawn(d->helper, job, len, fds, n_fds);
+}
+
+static void set_archive_options(struct daemon *d, struct http_archives *a)
+{
+	*a = (struct http_archives){
+		.spawn = spawn_archive,
+		.arg = d,
+		.loop = &d->loop,
+		.max_bytes = config_size(d->config, CFG_ARCHIVE_MAX_BYTES),
+		.max_entries = config_uint(d->config, CFG_ARCHIVE_MAX_ENTRIES),
+		.max_ratio = config_uint(d->config, CFG_ARCHIVE_MAX_RATIO),
+		.max_jobs = (unsigned)config_uint(d->config, CFG_ARCHIVE_MAX_JOBS),
+	};
+}
+
 static int start_http(struct daemon *d, struct err *err)
 {
 	d->http_options = (struct http_server_options){
 		.host = config_text(d->config, CFG_HTTP_HOST),
 		.port = (uint16_t)config_uint(d->config, CFG_HTTP_PORT),
+		.socket_path = config_text(d->config, CFG_HTTP_SOCKET),
 		.allowed_origins = (const char *const *)d->origins.item,
 		.n_allowed_origins = d->origins.n,
 		.allow_unauthenticated = config_bool(d->config, CFG_ALLOW_UNAUTHENTICATED),
@@ -342,8 +387,13 @@ static int start_http(struct daemon *d, struct err *err)
 		.data_dir = d->caps.data_path,
 		.nfs_url_host = nfs_url_host(d->config, d->nfs_url_host, sizeof(d->nfs_url_host)),
 		.nfs_port = nfsd_port(d->nfsd),
+		.limits = {.max_conns = fd_share(HTTP_FD_SHARE_PERCENT, HTTP_CONNS_MAX),
+			   .client_rate = (unsigned)config_uint(d->config, CFG_HTTP_RATE),
+			   .client_active = (unsigned)config_uint(d->config, CFG_HTTP_CONCURRENCY)},
 	};
 	config_local_uids(d->config, &d->http_options.local_uids);
+	set_archive_options(d, &d->http_options.archives);
+	d->http_options.uses_trash = config_uint(d->config, CFG_TRASH_TTL) > 0;
 	return http_server_start(&d->loop, &d->http_options, &d->http, err);
 }
 
@@ -398,10 +448,36 @@ static void housekeeping_done(uv_work_t *w, int status)
 	d->is_housekeeping = false;
 }
 
+/* What came into the trash before this time has been there long enough. */
+static uint64_t trash_until_ns(const struct daemon *d)
+{
+	uint64_t ttl_ns = config_uint(d->config, CFG_TRASH_TTL) * NSEC_PER_SEC;
+	uint64_t now_ns = clock_real_ns();
+
+	return now_ns - MIN(now_ns, ttl_ns);
+}
+
+static void purge_run(uv_work_t *w)
+{
+	struct daemon *d = w->data;
+
+	ws_trash_purge(d->registry, trash_until_ns(d));
+}
+
+static void purge_done(uv_work_t *w, int status)
+{
+	struct daemon *d = w->data;
+
+	(void)status;
+	d->is_purging = false;
+}
+
 static void on_housekeeping(uv_timer_t *t)
 {
 	struct daemon *d = t->data;
 
+	if (!d->is_purging && ws_trash_is_due(d->registry, trash_until_ns(d)))
+		d->is_purging = uv_queue_work(&d->loop, &d->purge_work, purge_run, purge_done) == 0;
 	if (!d->is_housekeeping)
 		d->is_housekeeping = uv_queue_work(&d->loop, &d->housekeeping_work,
 						   housekeeping_run, housekeeping_done) == 0;
@@ -436,7 +512,7 @@ static int start_loop(struct daemon *d, struct err *err)
 		return err_set(err, rc, "event loop: %s", uv_strerror(rc));
 	d->has_loop = true;
 	d->on_term.data = d->on_int.data = d->on_broker_death.data = d;
-	d->housekeeping.data = d->housekeeping_work.data = d;
+	d->housekeeping.data = d->housekeeping_work.data = d->purge_work.data = d;
 	(void)uv_signal_init(&d->loop, &d->on_term);
 	(void)uv_signal_init(&d->loop, &d->on_int);
 	(void)uv_timer_init(&d->loop, &d->housekeeping);
@@ -539,22 +615,22 @@ static void stop_loop(struct daemon *d)
 /* Each part may be missing when the start failed half-way.  HTTP first: it asks the others. */
 static void daemon_stop(struct daemon *d)
 {
+	bool is_quiet;
+
 	d->is_stopping = true;
 	if (d->has_loop)
 		(void)uv_signal_stop(&d->on_int);
 	handle_signal(SIGINT, on_second_interrupt);
-	if (!http_server_stop(d->http, STOP_DEADLINE_MS)) {
-		/* A pool thread still uses the store.  What it was doing is finished at the next
-		 * start. */
-		log_warn(
-			LOG_MAIN,
-			"a request did not end in time; the next start finishes what it was doing");
-		if (d->nfsd != NULL)
-			nfsd_stop(d->nfsd, STOP_DEADLINE_MS);
+	is_quiet = http_server_stop(d->http, STOP_DEADLINE_MS);
+	is_quiet = nfsd_stop(d->nfsd, STOP_DEADLINE_MS) && is_quiet;
+	if (d->is_purging) /* the next start goes on with it */
+		is_quiet = uv_run(&d->loop, UV_RUN_NOWAIT) >= 0 && !d->is_purging && is_quiet;
+	if (!is_quiet) {
+		/* A thread is still at work in what would now be taken apart. */
+		log_warn(LOG_MAIN,
+			 "a call did not end in time; the next start finishes what it was doing");
 		_exit(d->exit_code);
 	}
-	if (d->nfsd != NULL)
-		nfsd_stop(d->nfsd, STOP_DEADLINE_MS);
 	stop_loop(d);
 	inode_cache_free(d->inodes);
 	if (d->hints != NULL)
@@ -563,6 +639,7 @@ static void daemon_stop(struct daemon *d)
 		ws_registry_close(d->registry);
 	if (d->store != NULL)
 		store_close(d->store);
+	helper_stop(d->helper);
 	if (d->broker != NULL)
 		broker_stop(d->broker);
 }
@@ -665,7 +742,9 @@ static int with_config(struct daemon *d, const struct args *a)
 	if (rc >= 0)
 		rc = split_keys(d, &err);
 	if (rc >= 0)
-		rc = split_origins(d, &err);
+		rc = split_list(d, CFG_ALLOWED_ORIGINS, &d->origins, &err);
+	if (rc >= 0)
+		rc = split_list(d, CFG_ADOPT_ROOTS, &d->adopt_roots, &err);
 	if (rc < 0) {
 		(void)fprintf(stderr, "workspaced: %s\n", err.msg);
 		return EXIT_FAILURE;
@@ -694,7 +773,8 @@ int main(int argc, char **argv)
 	if (a.help || a.version || a.docs)
 		return finish_stdout();
 
-	/* Files get the modes that clients ask for.  What is ours is made with 0600 or 0700 by name. */
+	/* Files get the modes that clients ask for.  What is ours is made with 0600 or 0700 by
+	 * name. */
 	(void)umask(0);
 	handle_signal(SIGPIPE, SIG_IGN);
 	handle_signal(SIGUSR1, on_debug_signal);
@@ -702,6 +782,7 @@ int main(int argc, char **argv)
 	free(d.keys);
 	config_list_free(&d.key_list);
 	config_list_free(&d.origins);
+	config_list_free(&d.adopt_roots);
 	config_free(d.config);
 	return code;
 }

@@ -46,7 +46,22 @@ static const char *const basic_calls[] = {
 };
 
 static const char *const broker_calls[] = {
-	"open_by_handle_at", "name_to_handle_at", "open", "chmod", "fchmodat", "geteuid",
+	"open_by_handle_at", "name_to_handle_at", "open", "openat2", "chmod", "fchmodat", "geteuid",
+};
+
+/* Workers: files by name below one directory, and two sockets that were handed to them. */
+static const char *const worker_calls[] = {
+	"openat2", "open", "getdents64", "lstat", "readv", "writev", "pread64", "pwrite64", "ftruncate",
+	"fsync", "fdatasync", "syncfs", "fstatfs", "fallocate", "mkdirat", "unlinkat", "linkat",
+	"symlinkat", "renameat", "renameat2", "readlinkat", "chmod", "fchmod", "utimensat", "sendto",
+	"recvfrom", "shutdown", "poll", "getuid", "geteuid", "getgid", "getegid", "time",
+};
+
+/* The helper: forking, and what a worker needs to confine itself. */
+static const char *const helper_calls[] = {
+	"fork", "set_robust_list", "set_tid_address", "getppid", "dup2", "close_range", "prctl",
+	"seccomp", "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self",
+	"prlimit64", "setrlimit", "getrlimit", "rt_sigaction", "setpriority",
 };
 
 static const char *const main_calls[] = {
@@ -61,7 +76,7 @@ static const char *const main_calls[] = {
 	"unlink", "unlinkat", "rename", "renameat", "renameat2", "link", "linkat", "symlink",
 	"symlinkat", "readlink", "readlinkat", "chmod", "fchmod", "fchmodat", "fchmodat2", "chown",
 	"fchown", "lchown", "fchownat", "utimensat", "utimes", "futimesat", "name_to_handle_at",
-	"getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr",
+	"getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr", "fsetxattr",
 	"inotify_init1", "inotify_add_watch", "inotify_rm_watch",
 	/* memory */
 	"mincore", "msync", "mlock", "mlock2", "munlock",
@@ -251,6 +266,41 @@ static int add_main(scmp_filter_ctx ctx, struct err *err)
 	return rc;
 }
 
+#define NEW_NAMESPACES                                                                             \
+	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER |             \
+	 CLONE_NEWPID | CLONE_NEWNET)
+
+/* What workers and the helper have in common. */
+static int add_worker(scmp_filter_ctx ctx, struct err *err)
+{
+	static const struct rule rules[] = {
+		{"mmap", 0, 1, {BITS(2, PROT_EXEC, 0)}},
+		{"mprotect", 0, 1, {BITS(2, PROT_EXEC, 0)}},
+		{"execve", EPERM},
+		{"execveat", EPERM},
+		{"socket", EPERM},
+		{"ptrace", EPERM},
+	};
+	int rc = add_all(ctx, worker_calls, ARRAY_LEN(worker_calls), 0, err);
+
+	for (size_t i = 0; i < ARRAY_LEN(rules) && rc == 0; i++)
+		rc = add(ctx, &rules[i], err);
+#ifdef __SANITIZE_ADDRESS__
+	if (rc == 0)
+		rc = add_all(ctx, sanitizer_calls, ARRAY_LEN(sanitizer_calls), 0, err);
+#endif
+	return rc;
+}
+
+static int add_helper(scmp_filter_ctx ctx, struct err *err)
+{
+	int rc = add_all(ctx, helper_calls, ARRAY_LEN(helper_calls), 0, err);
+
+	if (rc == 0)
+		rc = add(ctx, &(struct rule){"clone", 0, 1, {BITS(0, NEW_NAMESPACES, 0)}}, err);
+	return rc < 0 ? rc : add_worker(ctx, err);
+}
+
 static int add_broker(scmp_filter_ctx ctx, struct err *err)
 {
 	static const struct rule rules[] = {
@@ -314,4 +364,14 @@ int seccomp_rules_main(struct err *err)
 int seccomp_rules_broker(struct err *err)
 {
 	return load(add_broker, err);
+}
+
+int seccomp_rules_helper(struct err *err)
+{
+	return load(add_helper, err);
+}
+
+int seccomp_rules_worker(struct err *err)
+{
+	return load(add_worker, err);
 }

@@ -36,8 +36,7 @@ void api_health(struct http_request *req)
 	http_response_json_end(req, 200, &o);
 }
 
-/* ---- ready --------------------------------------------------------------------------------------
- */
+/* ---- ready --------------------------------------------------------------- */
 
 /* One check: writes its members into an object that is open; true when all is well. */
 typedef bool (*check_fn)(const struct http_server_options *opt, struct json_out *o);
@@ -132,8 +131,7 @@ void api_ready(struct http_request *req)
 	buf_free(&details);
 }
 
-/* ---- metrics ------------------------------------------------------------------------------------
- */
+/* ---- metrics ------------------------------------------------------------- */
 
 static uint64_t resident_bytes(void)
 {

@@ -3,14 +3,18 @@
  * Workspaces over HTTP: make, list, show, delete, and say who may mount.  An id is an opaque text:
  * one that is no id of ours is simply not found.
  */
-#include "http/api.h"
+#include "http/api_workspaces.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "http/api.h"
+#include "http/api_files.h"
+#include "http/api_idempotency.h"
 #include "http/http_core.h"
 #include "proto/jsonx.h"
 #include "workspace/workspace.h"
@@ -18,8 +22,7 @@
 /* ---- helpers
  * ------------------------------------------------------------------------------------- */
 
-/* find() - the workspace of the path, an owned reference; NULL: the answer is made */
-static struct workspace *find(struct http_request *req)
+struct workspace *api_workspaces_find(struct http_request *req)
 {
 	struct workspace *ws = ws_find(req->core->options->registry, req->params[0]);
 
@@ -28,8 +31,7 @@ static struct workspace *find(struct http_request *req)
 	return ws;
 }
 
-/* parse_body() - the JSON object of the body, owned; NULL: the answer is made */
-static json_t *parse_body(struct http_request *req)
+json_t *api_workspaces_body(struct http_request *req)
 {
 	struct err err = {0};
 	json_t *o;
@@ -40,7 +42,7 @@ static json_t *parse_body(struct http_request *req)
 	return NULL;
 }
 
-static void put_time(struct json_out *o, const char *key, uint64_t ns)
+void api_workspaces_put_time(struct json_out *o, const char *key, uint64_t ns)
 {
 	char text[CLOCK_RFC3339_LEN];
 
@@ -63,24 +65,35 @@ static void put_nfs_url(struct json_out *o, const struct http_server_options *op
 	json_out_str(o, url);
 }
 
-static void put_workspace(struct json_out *o, const struct http_server_options *opt,
-			  const struct workspace *ws)
+void api_workspaces_put(struct json_out *o, const struct http_server_options *opt,
+			const struct workspace *ws)
 {
-	json_out_open(o, '{');
+	ws_labels_hold();
 	json_out_key_str(o, "id", ws->id);
 	json_out_key_str(o, "name", ws->name);
 	put_nfs_url(o, opt, ws->id);
+	if (ws->adopted != NULL)
+		json_out_key_str(o, "adopted", ws->adopted);
 	json_out_key(o, "metadata");
 	json_out_open(o, '{');
 	for (size_t i = 0; i < ws->n_metadata; i++)
 		json_out_key_str(o, ws->metadata[i].key, ws->metadata[i].value);
 	json_out_close(o, '}');
-	put_time(o, "created_at", ws->created_ns);
-	put_time(o, "updated_at", __atomic_load_n(&ws->updated_ns, __ATOMIC_RELAXED));
+	ws_labels_release();
+	api_workspaces_put_time(o, "created_at", ws->created_ns);
+	api_workspaces_put_time(o, "updated_at",
+				__atomic_load_n(&ws->updated_ns, __ATOMIC_RELAXED));
+}
+
+static void put_workspace(struct json_out *o, const struct http_server_options *opt,
+			  const struct workspace *ws)
+{
+	json_out_open(o, '{');
+	api_workspaces_put(o, opt, ws);
 	json_out_close(o, '}');
 }
 
-static void answer_workspace(struct http_request *req, const struct workspace *ws)
+void api_workspaces_answer(struct http_request *req, const struct workspace *ws)
 {
 	struct json_out o = http_response_json(req);
 
@@ -101,9 +114,23 @@ static void answer_success(struct http_request *req)
 /* ---- create, list, get, delete
  * -------------------------------------------------------------------- */
 
-/* take_metadata() - the pairs of "metadata" into the arena; texts stay borrowed from @body */
-static int take_metadata(struct http_request *req, json_t *body, struct ws_create *c,
-			 struct err *err)
+static int take_pair(struct http_request *req, const char *key, const json_t *value,
+		     bool allows_null, struct ws_pair *pair, struct err *err)
+{
+	if (!json_is_string(value) && !(allows_null && json_is_null(value)))
+		return err_set(err, -EINVAL, "'metadata.%.100s' must be a string%s", key,
+			       allows_null ? " or null" : "");
+	pair->key = arena_strdup(&req->arena, key);
+	pair->value = NULL;
+	if (json_is_string(value))
+		pair->value = arena_strdup(&req->arena, json_string_value(value));
+	if (pair->key == NULL || (pair->value == NULL && json_is_string(value)))
+		return err_set(err, -ENOMEM, "out of memory");
+	return 0;
+}
+
+int api_workspaces_metadata(struct http_request *req, json_t *body, bool allows_null,
+			    const struct ws_pair **ret, size_t *ret_n, struct err *err)
 {
 	json_t *metadata, *value;
 	const char *key;
@@ -121,48 +148,59 @@ static int take_metadata(struct http_request *req, json_t *body, struct ws_creat
 		return err_set(err, -ENOMEM, "out of memory");
 	json_object_foreach(metadata, key, value)
 	{
-		if (!json_is_string(value))
-			return err_set(err, -EINVAL, "'metadata.%.100s' must be a string", key);
-		pairs[n].key = arena_strdup(&req->arena, key);
-		pairs[n].value = arena_strdup(&req->arena, json_string_value(value));
-		if (pairs[n].key == NULL || pairs[n].value == NULL)
-			return err_set(err, -ENOMEM, "out of memory");
-		n++;
+		rc = take_pair(req, key, value, allows_null, &pairs[n++], err);
+		if (rc < 0)
+			return rc;
 	}
-	c->metadata = pairs;
-	c->n_metadata = n;
-	return 0;
+	*ret = pairs;
+	*ret_n = n;
+	return 1;
 }
 
-void api_workspaces_create(struct http_request *req)
+static void create(struct http_request *req, struct ws_create *c)
 {
-	struct ws_create c = {0};
 	struct err err = {0};
 	struct workspace *ws;
-	auto_json json_t *body = parse_body(req);
+	auto_json json_t *body = api_workspaces_body(req);
 	int rc;
 
 	if (body == NULL)
 		return;
-	rc = jsonx_get_string(body, "name", WS_NAME_MAX, &c.name, &err);
+	rc = jsonx_get_string(body, "name", WS_NAME_MAX, &c->name, &err);
 	if (rc >= 0)
-		rc = take_metadata(req, body, &c, &err);
+		rc = jsonx_get_string(body, "adopt", PATH_MAX - 1, &c->adopt, &err);
 	if (rc >= 0)
-		rc = ws_create(req->core->options->registry, &c, &ws, &err);
+		rc = api_workspaces_metadata(req, body, false, &c->metadata, &c->n_metadata, &err);
+	if (rc >= 0)
+		rc = ws_create(req->core->options->registry, c, &ws, &err);
 	if (rc < 0) {
 		http_response_errno(req, rc, &err);
 		return;
 	}
-	answer_workspace(req, ws);
+	api_workspaces_answer(req, ws);
 	workspace_unref(ws);
+}
+
+void api_workspaces_create(struct http_request *req)
+{
+	api_idempotency_run(req, create);
 }
 
 void api_workspaces_list(struct http_request *req)
 {
 	struct workspace **list;
+	bool is_trash;
 	struct json_out o;
 	size_t n;
-	int rc = ws_list(req->core->options->registry, &list, &n);
+	int rc;
+
+	if (!api_files_flag(req, "trashed", &is_trash))
+		return;
+	if (is_trash) {
+		api_workspaces_list_trash(req);
+		return;
+	}
+	rc = ws_list(req->core->options->registry, &list, &n);
 
 	if (rc < 0) {
 		http_response_errno(req, rc, &(struct err){0});
@@ -183,19 +221,29 @@ void api_workspaces_list(struct http_request *req)
 
 void api_workspaces_get(struct http_request *req)
 {
-	struct workspace *ws = find(req);
+	struct workspace *ws = api_workspaces_find(req);
 
 	if (ws == NULL)
 		return;
-	answer_workspace(req, ws);
+	api_workspaces_answer(req, ws);
 	workspace_unref(ws);
 }
 
 void api_workspaces_delete(struct http_request *req)
 {
+	const struct http_server_options *opt = req->core->options;
 	struct err err = {0};
-	int rc = ws_delete(req->core->options->registry, req->params[0], &err);
+	bool is_final;
+	int rc;
 
+	if (!api_files_flag(req, "purge", &is_final))
+		return;
+	if (is_final || !opt->uses_trash)
+		rc = ws_delete(opt->registry, req->params[0], &err);
+	else
+		rc = ws_trash(opt->registry, req->params[0], &err);
+	if (rc == -ENOSPC) /* never deleted for good by somebody who did not ask for that */
+		err_set(&err, rc, "the trash needs a little room; ?purge=true deletes at once, without");
 	if (rc == -ENOENT)
 		http_response_error(req, HTTP_CODE_NO_WORKSPACE, "%s", req->params[0]);
 	else if (rc < 0)
@@ -252,7 +300,7 @@ static void set_export(struct http_request *req, struct workspace *ws,
 
 void api_workspaces_export_get(struct http_request *req)
 {
-	struct workspace *ws = find(req);
+	struct workspace *ws = api_workspaces_find(req);
 
 	if (ws == NULL)
 		return;
@@ -263,7 +311,7 @@ void api_workspaces_export_get(struct http_request *req)
 void api_workspaces_export_put(struct http_request *req)
 {
 	struct export_rules rules;
-	struct workspace *ws = find(req);
+	struct workspace *ws = api_workspaces_find(req);
 	auto_json json_t *body = NULL;
 	bool is_default = false;
 	struct err err = {0};
@@ -271,7 +319,7 @@ void api_workspaces_export_put(struct http_request *req)
 
 	if (ws == NULL)
 		return;
-	body = parse_body(req);
+	body = api_workspaces_body(req);
 	if (body == NULL) {
 		workspace_unref(ws);
 		return;
@@ -288,7 +336,7 @@ void api_workspaces_export_put(struct http_request *req)
 
 void api_workspaces_export_delete(struct http_request *req)
 {
-	struct workspace *ws = find(req);
+	struct workspace *ws = api_workspaces_find(req);
 
 	if (ws == NULL)
 		return;

@@ -34,8 +34,7 @@ struct http_auth {
 	struct origin *origins;      /* owned */
 };
 
-/* ---- hosts and origins ------------------------------------------------------------------------
- */
+/* ---- hosts and origins --------------------------------------------------- */
 
 static bool parse_port(const char *p, uint16_t *ret)
 {
@@ -183,8 +182,7 @@ enum http_page_verdict http_auth_page(const struct http_auth *a, const struct ht
 	return HTTP_PAGE_OK;
 }
 
-/* ---- callers ----------------------------------------------------------------------------------
- */
+/* ---- callers ------------------------------------------------------------- */
 
 static void digest(uint8_t out[DIGEST_LEN], const char *secret, size_t n)
 {
@@ -214,8 +212,7 @@ bool http_auth_caller(const struct http_auth *a, const struct http_peer *peer,
 	return a->allow_everyone || (peer->is_loopback && peer->uid_ok);
 }
 
-/* ---- setting up -------------------------------------------------------------------------------
- */
+/* ---- setting up ---------------------------------------------------------- */
 
 static int load_keys(struct http_auth *a, const struct http_server_options *o, struct err *err)
 {

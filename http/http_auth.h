@@ -23,8 +23,11 @@
 /* Who is at the other end, as far as the connection tells; immutable after accept. */
 struct http_peer {
 	char text[PEER_TEXT]; /* for the log */
-	bool is_loopback;
-	bool uid_ok; /* loopback, and the kernel named a uid that is let in */
+	/* IPv4 as ::ffff:a.b.c.d; of a Unix socket the uid at its other end, in the last 4 bytes */
+	struct in6_addr addr;
+	bool is_unix;
+	bool is_loopback; /* or a Unix socket */
+	bool uid_ok;      /* loopback, and the kernel named a uid that is let in */
 };
 
 struct http_auth;

@@ -1,168 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See http_conn.h.  The only file that sees llhttp.
- *
- * A head is gathered whole, checked line by line (http_head_check), and given to llhttp in one
- * piece; so names and values are single runs of bytes in the request's arena.  llhttp is told that
- * there is no body: bodies are framed by http_body, whose strictness does not depend on how llhttp
- * was built.
- *
- * Every public function corks the connection, does its work, and settles: sends what there is in
- * one go, continues with what had to wait, and brings the watch and the deadline in line with the
- * state.  All answers of one turn leave in one send.
+ * See http_conn.h.  Every public function corks the connection, does its work, and settles: sends
+ * what there is in one go, continues with what had to wait, and brings the watch and the deadline
+ * in line with the state.  All answers of one turn leave in one send.
  */
 #include "http/http_conn.h"
 
 #include <errno.h>
-#include <llhttp.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/io.h"
 #include "base/log.h"
+#include "http/http_head.h"
 
 #define DISCARD_MAX  (64u << 10)    /* bytes: a refused body that is shorter is read and dropped */
 #define WAITING_MAX  HTTP_READ_SIZE /* bytes that may wait behind a request at work */
 #define PROGRESS_MIN (16u << 10)    /* bytes within a deadline that count as going on */
 #define OUT_MAX      (1u << 30)     /* bytes of one answer; a guard against our own mistakes */
 
-/* ---- the head, by llhttp -----------------------------------------------------------------------
- */
-
-struct head_parse {
-	struct http_request *req;
-	struct http_header *headers;
-	size_t max;
-	const char *url;
-	size_t url_len;
-	bool is_whole;
-};
-
-static int on_url(llhttp_t *p, const char *at, size_t n)
-{
-	struct head_parse *h = p->data;
-
-	h->url = at;
-	h->url_len = n;
-	return 0;
-}
-
-static int on_header_field(llhttp_t *p, const char *at, size_t n)
-{
-	struct head_parse *h = p->data;
-
-	if (h->req->n_headers == h->max)
-		return -1;
-	h->headers[h->req->n_headers++] =
-		(struct http_header){.name = at, .name_len = (uint32_t)n, .value = ""};
-	return 0;
-}
-
-static int on_header_value(llhttp_t *p, const char *at, size_t n)
-{
-	struct head_parse *h = p->data;
-	struct http_header *header = &h->headers[h->req->n_headers - 1];
-
-	while (n > 0 && (at[n - 1] == ' ' || at[n - 1] == '\t'))
-		n--;
-	header->value = at;
-	header->value_len = (uint32_t)n;
-	return 0;
-}
-
-static int on_headers_complete(llhttp_t *p)
-{
-	struct head_parse *h = p->data;
-
-	h->is_whole = true;
-	return 1; /* no body, as far as llhttp is concerned */
-}
-
-static int on_message_complete(llhttp_t *p)
-{
-	(void)p;
-	return HPE_PAUSED;
-}
-
-static const llhttp_settings_t head_settings = {
-	.on_url = on_url,
-	.on_header_field = on_header_field,
-	.on_header_value = on_header_value,
-	.on_headers_complete = on_headers_complete,
-	.on_message_complete = on_message_complete,
-};
-
-static enum http_method method_of(unsigned llhttp_method)
-{
-	switch (llhttp_method) {
-	case HTTP_GET:
-		return HTTP_M_GET;
-	case HTTP_HEAD:
-		return HTTP_M_HEAD;
-	case HTTP_POST:
-		return HTTP_M_POST;
-	case HTTP_PUT:
-		return HTTP_M_PUT;
-	case HTTP_DELETE:
-		return HTTP_M_DELETE;
-	case HTTP_PATCH:
-		return HTTP_M_PATCH;
-	case HTTP_OPTIONS:
-		return HTTP_M_OPTIONS;
-	default:
-		return HTTP_M_OTHER;
-	}
-}
-
-static int parse_lines(struct http_request *req, const char *head, size_t len, struct head_parse *h,
-		       const char **ret_why)
-{
-	llhttp_t parser;
-	llhttp_errno_t e;
-
-	llhttp_init(&parser, HTTP_REQUEST, &head_settings);
-	parser.data = h;
-	e = llhttp_execute(&parser, head, len);
-	if (e == HPE_INVALID_METHOD) {
-		*ret_why = "unknown method";
-		return -501;
-	}
-	if (!h->is_whole || h->url == NULL) {
-		*ret_why = "malformed head";
-		return -400;
-	}
-	req->is_http10 = parser.http_minor == 0;
-	req->method = method_of(parser.method);
-	req->method_text = llhttp_method_name(parser.method);
-	return 0;
-}
-
-/* parse_head() - a whole head into @req; 0 or the negative HTTP status to refuse it with */
-static int parse_head(struct http_request *req, const char *p, size_t n, unsigned n_lines,
-		      const char **ret_why)
-{
-	struct head_parse h = {.req = req, .max = n_lines};
-	const char *head;
-	int rc;
-
-	rc = http_head_check(p, n, ret_why);
-	if (rc < 0)
-		return rc;
-	head = arena_strndup(&req->arena, p, n);
-	h.headers = arena_alloc(&req->arena, n_lines * sizeof(*h.headers));
-	*ret_why = "out of memory";
-	if (head == NULL || h.headers == NULL)
-		return -500;
-	req->headers = h.headers;
-	rc = parse_lines(req, head, n, &h, ret_why);
-	if (rc == 0)
-		rc = http_request_target(req, h.url, h.url_len, ret_why);
-	return rc == 0 ? http_request_frame(req, ret_why) : rc;
-}
-
-/* ---- deadlines ---------------------------------------------------------------------------------
- */
+/* ---- deadlines ----------------------------------------------------------- */
 
 static size_t unsent(const struct http_conn *c)
 {
@@ -173,7 +32,7 @@ static enum http_deadline wanted_deadline(const struct http_conn *c)
 {
 	if (c->state == CONN_CLOSED)
 		return HTTP_DL_NONE;
-	if (unsent(c) > 0)
+	if (unsent(c) > 0 || c->state == CONN_FILE)
 		return HTTP_DL_WRITE;
 	switch (c->state) {
 	case CONN_HEAD:
@@ -210,8 +69,7 @@ static void update_deadline(struct http_conn *c)
 		arm(c, d);
 }
 
-/* ---- closing -----------------------------------------------------------------------------------
- */
+/* ---- closing ------------------------------------------------------------- */
 
 #define ID_SHOWN                                                                                   \
 	8 /* characters of an id in the log: an id may be all it takes to mount a workspace */
@@ -256,6 +114,30 @@ static void log_request(const struct http_request *req, int status, uint64_t byt
 		 req->conn->peer.text);
 }
 
+/* give_to_pool() - false: too many wait already */
+static bool give_to_pool(struct http_core *core, struct http_request *req)
+{
+	req->in_pool = true;
+	if (!core->run_in_pool(core, req))
+		req->in_pool = false;
+	return req->in_pool;
+}
+
+/* release() - free a request that no connection has any more, after its cleanup in the pool */
+static void release(struct http_core *core, struct http_request *req)
+{
+	req->conn = NULL;
+	if (req->hooks.cleanup != NULL) {
+		req->step_run = req->hooks.cleanup;
+		req->step_done = NULL;
+		req->hooks.cleanup = NULL;
+		if (core->run_in_pool != NULL && give_to_pool(core, req))
+			return;
+		req->step_run(req);
+	}
+	http_core_request_free(core, req);
+}
+
 static void drop_request(struct http_conn *c)
 {
 	struct http_request *req = c->req;
@@ -266,11 +148,13 @@ static void drop_request(struct http_conn *c)
 	log_request(req, 0, req->in_pool ? 0 : req->res.bytes, clock_mono_ns() - req->begin_ns);
 	c->req = NULL;
 	req->conn = NULL;
-	if (req->in_pool) /* http_conn_handler_done() frees it */
+	if (req->in_pool) { /* http_conn_handler_done() frees it */
+		__atomic_store_n(&req->is_gone, true, __ATOMIC_RELAXED);
 		return;
+	}
 	if (req->hooks.on_abort != NULL)
 		req->hooks.on_abort(req);
-	http_core_request_free(c->core, req);
+	release(c->core, req);
 }
 
 static void close_now(struct http_conn *c)
@@ -283,8 +167,7 @@ static void close_now(struct http_conn *c)
 	c->ops->close(c);
 }
 
-/* ---- sending ------------------------------------------------------------------------------------
- */
+/* ---- sending ------------------------------------------------------------- */
 
 static void begin_out(struct http_conn *c)
 {
@@ -321,22 +204,21 @@ static void fail(struct http_conn *c)
 	c->is_dead = true;
 }
 
-/* ---- answers ------------------------------------------------------------------------------------
- */
+/* ---- answers ------------------------------------------------------------- */
 
 /* finish() - the answer is queued whole: count it, free the request, go on to the next */
 static void finish(struct http_conn *c)
 {
 	struct http_request *req = c->req;
-	bool ends = req->res.must_close, has_rest = c->state == CONN_BODY;
+	bool ends = req->res.must_close || c->core->is_stopping, has_rest = c->state == CONN_BODY;
 	uint64_t duration_ns = clock_mono_ns() - req->begin_ns;
 
 	http_stats_count(c->core->stats, req->route, req->res.status, duration_ns, req->res.bytes);
 	log_request(req, req->res.status, req->res.bytes, duration_ns);
 	c->req = NULL;
-	http_core_request_free(c->core, req);
+	release(c->core, req);
 	c->had_request = true;
-	c->is_body_paused = c->wants_drain = false;
+	c->is_body_paused = c->wants_drain = c->is_full = false;
 	c->scan = (struct http_head_scan){0};
 	c->state = ends ? CONN_ENDING : has_rest ? CONN_DISCARD : CONN_HEAD;
 	arm(c, HTTP_DL_NONE);
@@ -363,12 +245,20 @@ static void decide_close(struct http_conn *c)
 static void answer(struct http_conn *c)
 {
 	struct http_request *req = c->req;
+	bool has_file = req->res.has_file;
 	int rc;
 
 	decide_close(c);
 	begin_out(c);
-	rc = http_response_head(req, &c->out, (int64_t)req->res.body.len, http_core_date(c->core));
-	if (rc == 0 && req->method != HTTP_M_HEAD) {
+	rc = http_response_head(req, &c->out,
+				(int64_t)(has_file ? req->res.file_left : req->res.body.len),
+				http_core_date(c->core));
+	if (rc == 0 && req->method != HTTP_M_HEAD && has_file && req->res.file_left > 0) {
+		req->res.head_sent = true;
+		c->state = CONN_FILE; /* settle() sends it */
+		return;
+	}
+	if (rc == 0 && req->method != HTTP_M_HEAD && !has_file) {
 		rc = buf_append(&c->out, req->res.body.data, req->res.body.len);
 		req->res.bytes = req->res.body.len;
 	}
@@ -402,11 +292,12 @@ static void refuse(struct http_conn *c, int status, const char *why)
 					     : HTTP_CODE_REQUEST,
 			     "%s", status == 413 ? "" : why);
 	c->req->res.must_close = c->lingers = true;
+	if (c->req->hooks.on_abort != NULL) /* its handler waits for a body that will not come */
+		c->req->hooks.on_abort(c->req);
 	answer(c);
 }
 
-/* ---- requests -----------------------------------------------------------------------------------
- */
+/* ---- requests ------------------------------------------------------------ */
 
 static void run_handler(struct http_conn *c)
 {
@@ -414,8 +305,8 @@ static void run_handler(struct http_conn *c)
 
 	c->state = CONN_BUSY;
 	if (req->route->flags & R_POOL && c->core->run_in_pool != NULL) {
-		req->in_pool = c->core->run_in_pool(c->core, req);
-		if (req->in_pool)
+		req->step_run = NULL;
+		if (give_to_pool(c->core, req))
 			return;
 		http_response_error(req, HTTP_CODE_BUSY, "%s", "");
 	} else {
@@ -435,13 +326,18 @@ static void want_body(struct http_conn *c, bool has_arrived)
 	c->req->expects_continue = false;
 }
 
+/* wants_body() - of a streaming handler */
+static bool wants_body(const struct http_request *req)
+{
+	return (req->hooks.on_body != NULL || req->collects) && !req->res.head_sent;
+}
+
 static void begin_stream(struct http_conn *c, bool has_arrived)
 {
 	struct http_request *req = c->req;
 
 	router_run(req);
-	if (c->req == req && c->state == CONN_BODY && req->hooks.on_body != NULL &&
-	    !req->res.head_sent)
+	if (c->req == req && c->state == CONN_BODY && wants_body(req) && !c->is_body_paused)
 		want_body(c, has_arrived);
 }
 
@@ -460,7 +356,7 @@ static void begin_request(struct http_conn *c, const char *head, size_t n, unsig
 	c->req = req;
 	req->conn = c;
 	req->begin_ns = clock_mono_ns();
-	rc = parse_head(req, head, n, n_lines, &why);
+	rc = http_head_parse(req, head, n, n_lines, &why);
 	http_core_make_id(c->core, id, sizeof(id));
 	http_request_take_id(req, id);
 	if (rc < 0) {
@@ -495,13 +391,16 @@ static void take_body(struct http_conn *c, const char *p, size_t n)
 	struct http_core *core = c->core;
 	int rc;
 
-	if (req->route->flags & R_STREAM) {
+	if (req->route->flags & R_STREAM && !req->collects) {
 		rc = req->hooks.on_body != NULL ? req->hooks.on_body(req, p, n) : 0;
 		c->is_body_paused = rc == -EAGAIN;
 		if (rc < 0 && rc != -EAGAIN && c->req == req)
 			fail(c); /* the handler gave up without an answer */
 		return;
 	}
+	/* It has no meaning there (RFC 9110 section 9.3.1), and GET is what strangers may ask. */
+	if (req->method == HTTP_M_GET || req->method == HTTP_M_HEAD)
+		return;
 	if (n > core->limits.max_json_body - req->body.len) {
 		refuse(c, 413, "");
 		return;
@@ -533,8 +432,7 @@ static void end_body(struct http_conn *c)
 		c->req->hooks.on_body_end(c->req);
 }
 
-/* ---- input --------------------------------------------------------------------------------------
- */
+/* ---- input --------------------------------------------------------------- */
 
 static bool takes_input(const struct http_conn *c)
 {
@@ -598,12 +496,17 @@ static size_t process(struct http_conn *c, const char *p, size_t n)
 	return used;
 }
 
-/* ---- settling -----------------------------------------------------------------------------------
- */
+/* ---- settling ------------------------------------------------------------ */
+
+/* has_whole_body() - nothing is missing but to say so, which a pause has put off */
+static bool has_whole_body(const struct http_conn *c)
+{
+	return c->state == CONN_BODY && c->body.kind == HTTP_BODY_LENGTH && c->body.left == 0;
+}
 
 static void process_waiting(struct http_conn *c)
 {
-	while (c->in.len > 0 && takes_input(c)) {
+	while ((c->in.len > 0 || has_whole_body(c)) && takes_input(c)) {
 		size_t used = process(c, (const char *)c->in.data, c->in.len);
 
 		buf_consume(&c->in, used);
@@ -611,6 +514,69 @@ static void process_waiting(struct http_conn *c)
 		if (used == 0)
 			return;
 	}
+}
+
+/* ---- files as answers ---------------------------------------------------- */
+
+#define INLINE_READ (64u << 10) /* bytes of a file read at once where nobody sends files for us */
+
+/* send_inline() - what ops->send_file does elsewhere, by way of the send buffer */
+static ssize_t send_inline(struct http_conn *c, struct http_response *res)
+{
+	size_t want = (size_t)MIN(res->file_left, INLINE_READ);
+	ssize_t n;
+
+	begin_out(c);
+	if (buf_reserve(&c->out, want) < 0)
+		return -ENOMEM;
+	n = io_pread_full(res->file_fd, c->out.data + c->out.len, want, (off_t)res->file_off);
+	if (n > 0)
+		c->out.len += (size_t)n;
+	return n;
+}
+
+/* take_sent() - account for @n bytes of the file, or act on why there are none */
+static void take_sent(struct http_conn *c, ssize_t n)
+{
+	struct http_response *res = &c->req->res;
+
+	if (n == -EAGAIN) {
+		c->is_full = true;
+	} else if (n <= 0) {
+		/* Shorter than promised: only the end of the connection can say so. */
+		fail(c);
+	} else {
+		res->file_off += (uint64_t)n;
+		res->file_left -= (uint64_t)n;
+		res->bytes += (uint64_t)n;
+		c->progress += (size_t)n;
+		if (res->file_left == 0)
+			finish(c);
+	}
+}
+
+/* send_file() - true when an answer is complete with it, so that the next request may be looked at
+ */
+static bool send_file(struct http_conn *c)
+{
+	bool was_file = c->state == CONN_FILE;
+
+	while (c->state == CONN_FILE && !c->is_dead && !c->is_full && !c->req->in_pool &&
+	       unsent(c) == 0) {
+		ssize_t n = c->ops->send_file != NULL ? c->ops->send_file(c, c->req)
+						      : send_inline(c, &c->req->res);
+
+		if (n == -EINPROGRESS)
+			return false;
+		take_sent(c, n);
+		flush(c);
+	}
+	return was_file && c->state != CONN_FILE;
+}
+
+void http_conn_file_sent(struct http_request *req, ssize_t n)
+{
+	take_sent(req->conn, n);
 }
 
 /* is_over() - nothing left to do */
@@ -623,8 +589,8 @@ static bool is_over(const struct http_conn *c)
 	if (c->state == CONN_ENDING)
 		return c->is_eof || !c->lingers;
 	/* an unfinished request of a client that sends no more will never be whole */
-	return c->is_eof &&
-	       (c->state == CONN_HEAD || c->state == CONN_BODY || c->state == CONN_DISCARD);
+	return c->is_eof && (c->state == CONN_HEAD || c->state == CONN_DISCARD ||
+			     (c->state == CONN_BODY && !c->is_body_paused));
 }
 
 static void tell_drained(struct http_conn *c)
@@ -638,10 +604,11 @@ static void tell_drained(struct http_conn *c)
 
 static void update_watch(struct http_conn *c)
 {
-	bool readable = !c->is_eof && (takes_input(c) || c->state == CONN_ENDING ||
-				       (c->state == CONN_BUSY && c->in.len < WAITING_MAX &&
-					unsent(c) <= c->core->limits.max_unsent));
-	bool writable = unsent(c) > 0;
+	bool readable = !c->is_eof &&
+			(takes_input(c) || c->state == CONN_ENDING ||
+			 ((c->state == CONN_BUSY || c->state == CONN_FILE) &&
+			  c->in.len < WAITING_MAX && unsent(c) <= c->core->limits.max_unsent));
+	bool writable = unsent(c) > 0 || c->is_full;
 
 	if (readable == c->watch_read && writable == c->watch_write)
 		return;
@@ -654,8 +621,11 @@ static void settle(struct http_conn *c)
 {
 	flush(c);
 	tell_drained(c);
-	process_waiting(c);
-	flush(c);
+	(void)send_file(c);
+	do {
+		process_waiting(c);
+		flush(c);
+	} while (send_file(c));
 	if (c->in.len == 0)
 		http_core_give_buf(c->core, &c->in);
 	if (is_over(c)) {
@@ -684,8 +654,7 @@ static void uncork(struct http_conn *c)
 	c->is_corked = false;
 }
 
-/* ---- the owner's side ---------------------------------------------------------------------------
- */
+/* ---- the owner's side ---------------------------------------------------- */
 
 void http_conn_init(struct http_conn *c, struct http_core *core, const struct http_conn_ops *ops,
 		    const struct http_peer *peer)
@@ -744,8 +713,10 @@ void http_conn_eof(struct http_conn *c)
 
 void http_conn_writable(struct http_conn *c)
 {
-	if (cork(c))
-		uncork(c);
+	if (!cork(c))
+		return;
+	c->is_full = false;
+	uncork(c);
 }
 
 void http_conn_expire(struct http_conn *c)
@@ -784,17 +755,55 @@ void http_conn_handler_done(struct http_core *core, struct http_request *req)
 
 	req->in_pool = false;
 	if (c == NULL) {
-		http_core_request_free(core, req);
+		release(core, req);
 		return;
 	}
 	if (!cork(c))
 		return;
-	answer(c);
+	if (req->step_run == NULL)
+		answer(c);
+	else if (req->step_done != NULL)
+		req->step_done(req);
 	uncork(c);
 }
 
-/* ---- streams ------------------------------------------------------------------------------------
- */
+void http_conn_pool_run(struct http_request *req)
+{
+	if (req->step_run != NULL)
+		req->step_run(req);
+	else
+		router_run(req);
+}
+
+/* ---- streams ------------------------------------------------------------- */
+
+bool http_conn_begin_step(struct http_request *req, void (*run)(struct http_request *req),
+			  void (*done)(struct http_request *req))
+{
+	struct http_conn *c = req->conn;
+
+	req->step_run = run;
+	req->step_done = done;
+	if (!give_to_pool(c->core, req))
+		return false;
+	c->is_body_paused = c->state == CONN_BODY;
+	return true;
+}
+
+bool http_conn_run_step(struct http_request *req, void (*run)(struct http_request *req),
+			void (*done)(struct http_request *req))
+{
+	if (req->core->run_in_pool == NULL) {
+		run(req);
+		done(req);
+		return false;
+	}
+	if (http_conn_begin_step(req, run, done))
+		return true;
+	http_response_error(req, HTTP_CODE_BUSY, "%s", "");
+	http_conn_answer(req);
+	return false;
+}
 
 void http_conn_answer(struct http_request *req)
 {
@@ -894,6 +903,8 @@ void http_conn_resume_body(struct http_request *req)
 	bool is_first = cork(c);
 
 	c->is_body_paused = false;
+	if (c->state == CONN_BODY && wants_body(req))
+		want_body(c, c->in.len > 0 || req->body.len > 0);
 	if (is_first)
 		uncork(c);
 }

@@ -22,7 +22,9 @@
 #include "base/buf.h"
 #include "base/list.h"
 #include "http/http_auth.h"
+#include "http/http_body.h"
 #include "http/http_core.h"
+#include "http/http_head.h"
 #include "http/http_request.h"
 
 struct http_conn;
@@ -33,6 +35,10 @@ struct http_conn_ops {
 			size_t n); /* bytes, -EAGAIN, or -errno */
 	void (*watch)(struct http_conn *c, bool readable, bool writable);
 	void (*shutdown)(struct http_conn *c); /* nothing more will be sent */
+	/* Send some of the request's file: bytes, 0 (the file ends before), -EAGAIN, -errno, or
+	 * -EINPROGRESS: http_conn_file_sent() will tell.  NULL: the file is read and sent inline.
+	 */
+	ssize_t (*send_file)(struct http_conn *c, struct http_request *req);
 	void (*close)(
 		struct http_conn *c); /* c is done with; its memory must live until the caller of
 				       * http_conn_*() has returned, then http_conn_fini() */
@@ -43,6 +49,7 @@ enum http_conn_state {
 	CONN_BODY,    /* reading the body of c->req */
 	CONN_DISCARD, /* answered already; the rest of a short body is dropped */
 	CONN_BUSY,    /* the handler of c->req is at work */
+	CONN_FILE,    /* the head is queued, the file of c->req's answer is being sent */
 	CONN_ENDING,  /* the last answer is being sent; input is dropped */
 	CONN_CLOSED,
 };
@@ -65,6 +72,7 @@ struct http_conn {
 	bool is_corked;      /* a function of ours is on the stack and will settle */
 	bool is_body_paused; /* the streaming handler wants no more for now */
 	bool wants_drain;    /* the streaming handler was told -EAGAIN */
+	bool is_full;        /* the socket took no more of a file */
 	bool lingers;        /* unread input: closing at once could destroy the answer on its way */
 	bool is_shut;
 	bool watch_read, watch_write;
@@ -89,11 +97,31 @@ void http_conn_drain(
 
 const struct http_peer *http_conn_peer(const struct http_conn *c);
 
-/* http_conn_handler_done() - the pool has run router_run(); the request's client may be gone */
+/* http_conn_pool_run() - what the pool does for a request: router_run(), or its present step. Pool.
+ */
+void http_conn_pool_run(struct http_request *req);
+/* http_conn_handler_done() - the pool has run it; the request's client may be gone */
 void http_conn_handler_done(struct http_core *core, struct http_request *req);
 
-/* ---- for streaming handlers (R_STREAM) --------------------------------------------------------
+/* http_conn_begin_step() - as http_conn_run_step(), but false only says that too many wait */
+bool http_conn_begin_step(struct http_request *req, void (*run)(struct http_request *req),
+			  void (*done)(struct http_request *req));
+/* http_conn_file_sent() - after -EINPROGRESS of send_file, from the step's done function: as its
+ * results */
+void http_conn_file_sent(struct http_request *req, ssize_t n);
+
+/* ---- for streaming handlers (R_STREAM) ----------------------------------- */
+
+/**
+ * http_conn_run_step() - @run(req) in the pool, then @done(req) on the loop unless the client has
+ * gone
+ *
+ * Meanwhile no hook is called but at the very end cleanup; on_body must return -EAGAIN when this
+ * returned true, and a handler that wants the body later calls http_conn_resume_body().
+ * Return: true: it runs; false: it is over (run inline, or refused), and the request may be gone.
  */
+bool http_conn_run_step(struct http_request *req, void (*run)(struct http_request *req),
+			void (*done)(struct http_request *req));
 
 /* http_conn_answer() - res is filled in as a whole: send it.  The request is freed. */
 void http_conn_answer(struct http_request *req);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/io.h"
@@ -67,11 +68,22 @@ int http_core_init(struct http_core *core, const struct http_server_options *opt
 	if (rc < 0)
 		return rc;
 	rc = http_stats_new(routes, &core->stats);
+	if (rc == 0)
+		rc = http_limit_new(core->limits.client_rate, core->limits.client_active,
+				    &core->limit);
 	if (rc < 0) {
+		http_stats_free(core->stats);
 		http_auth_free(core->auth);
 		return err_set(err, rc, "out of memory");
 	}
 	return 0;
+}
+
+static void close_file(struct http_request *req)
+{
+	if (req->res.has_file)
+		(void)close(req->res.file_fd);
+	req->res.has_file = false;
 }
 
 static void request_destroy(struct http_request *req)
@@ -93,6 +105,7 @@ void http_core_fini(struct http_core *core)
 	}
 	while (core->n_spare_bufs > 0)
 		buf_free(&core->spare_bufs[--core->n_spare_bufs]);
+	http_limit_free(core->limit);
 	http_stats_free(core->stats);
 	http_auth_free(core->auth);
 }
@@ -149,6 +162,8 @@ void http_core_request_free(struct http_core *core, struct http_request *req)
 	if (req == NULL)
 		return;
 	core->bodies_bytes -= req->body.len;
+	close_file(req);
+	http_limit_end(core->limit, req->client);
 	if (req->arena.total > SPARE_BYTES_MAX)
 		arena_free(&req->arena);
 	if (req->body.cap > SPARE_BYTES_MAX)
@@ -181,6 +196,7 @@ void http_core_give_buf(struct http_core *core, struct buf *b)
 		return;
 	}
 	buf_reset(b);
+	b->max = 0;
 	core->spare_bufs[core->n_spare_bufs++] = *b;
 	*b = (struct buf){0};
 }

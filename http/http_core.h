@@ -20,6 +20,7 @@
 #include "base/buf.h"
 #include "base/list.h"
 #include "http/http_auth.h"
+#include "http/http_limit.h"
 #include "http/http_server.h"
 #include "http/http_stats.h"
 #include "http/router.h"
@@ -43,6 +44,7 @@ struct http_core {
 	const struct http_routes *routes;          /* borrowed */
 	struct http_limits limits;                 /* without zeros */
 	struct http_auth *auth;                    /* owned */
+	struct http_limit *limit;                  /* owned */
 	struct http_stats *stats;                  /* owned; counters may be read by any thread */
 
 	/* Calls router_run() in the pool, and later http_conn_handler_done() on the loop; false:

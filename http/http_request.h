@@ -22,73 +22,8 @@
 #include "base/list.h"
 #include "http/http_response.h"
 
-/* ---- limits of a head; what is longer is refused before it is stored ------------------------- */
-#define HTTP_LINE_MAX                                                                              \
-	(128u << 10) /* bytes of the request line: arguments of streams travel in it */
-#define HTTP_HEADERS_MAX      (64u << 10) /* bytes of all header lines */
-#define HTTP_HEADER_LINES_MAX 200
-#define HTTP_TRAILERS_MAX     8192 /* bytes behind the last chunk; read and dropped */
-#define HTTP_CHUNK_EXT_MAX    256  /* bytes of extensions of one chunk; read and dropped */
-#define HTTP_PARAMS_MAX       4    /* {names} in one route */
-#define HTTP_REQUEST_ID_MAX   128
-
-/* ---- where a head ends ----------------------------------------------------------------------- */
-
-struct http_head_scan {
-	size_t start; /* of the request line: blank lines before it are skipped (RFC 9112 2.2) */
-	size_t pos;   /* bytes looked at */
-	size_t line_start; /* of the line that @pos is in */
-	size_t first_end;  /* behind the request line; 0 while it is not whole */
-	unsigned n_lines;  /* whole lines, the request line included */
-};
-
-/**
- * http_head_scan() - look for the blank line
- * @p, @n:	all bytes of this request that have arrived, from the first on
- *
- * Called again with the same bytes and more behind them; looks at each byte once.  On success the
- * head is p[s->start .. s->pos), the blank line included. Return: 1 whole, 0 more is needed, or the
- * negative HTTP status it is to be refused with.
- */
-int http_head_scan(struct http_head_scan *s, const char *p, size_t n);
-
-/**
- * http_head_check() - is every line of a whole head beyond doubt?
- * @ret_why:	set on refusal: a sentence with static storage
- *
- * One space between the parts of the request line, HTTP/1.0 or 1.1, names of tokens with the colon
- * right behind, no continued lines, no control characters.  Return: 0 or a negative HTTP status.
- */
-int http_head_check(const char *p, size_t n, const char **ret_why);
-
-/* ---- the body -------------------------------------------------------------------------------- */
-
-enum http_body_kind { HTTP_BODY_NONE, HTTP_BODY_LENGTH, HTTP_BODY_CHUNKED };
-
-struct http_body {
-	enum http_body_kind kind;
-	int state;         /* of the chunked coding */
-	uint64_t left;     /* bytes still to come: of the body, or of this chunk */
-	uint32_t n_digits; /* of this chunk's size */
-	uint32_t n_extra;  /* bytes of extensions or trailers */
-};
-
-enum http_body_result { HTTP_BODY_MORE, HTTP_BODY_DATA, HTTP_BODY_END };
-
-void http_body_init(struct http_body *b, enum http_body_kind kind, uint64_t length);
-
-/**
- * http_body_next() - take bytes of a body
- * @ret_used:	bytes of @p taken
- * @ret_data:	HTTP_BODY_DATA only: a run of the body; borrowed, into @p
- *
- * Call until HTTP_BODY_MORE (all bytes taken) or HTTP_BODY_END (the rest belongs to the next
- * request). Return: enum http_body_result, or -EBADMSG.
- */
-int http_body_next(struct http_body *b, const char *p, size_t n, size_t *ret_used,
-		   const char **ret_data, size_t *ret_data_len);
-
-/* ---- the request ----------------------------------------------------------------------------- */
+#define HTTP_PARAMS_MAX     4 /* {names} in one route */
+#define HTTP_REQUEST_ID_MAX 128
 
 enum http_method {
 	HTTP_M_GET,
@@ -109,6 +44,7 @@ struct http_header {
 	uint32_t name_len, value_len;
 };
 
+struct http_client;
 struct http_conn;
 struct http_core;
 struct http_route;
@@ -122,8 +58,12 @@ struct http_request_hooks {
 	void (*on_body_end)(struct http_request *req);
 	/* What http_stream_write() said -EAGAIN about has been sent. */
 	void (*on_drain)(struct http_request *req);
-	/* The client is gone; the request is freed right after. */
+	/* The client is gone, or its body was malformed or late and the connection answers that;
+	 * the request is freed right after. */
 	void (*on_abort)(struct http_request *req);
+	/* However the request ends: called in the pool, before the request is freed, to give back
+	 * what may take time (a large file without a name). */
+	void (*cleanup)(struct http_request *req);
 };
 
 struct http_request {
@@ -143,11 +83,13 @@ struct http_request {
 	const struct http_route *route;      /* NULL: none */
 	const char *params[HTTP_PARAMS_MAX]; /* decoded, in the order of the pattern */
 	bool is_authorized;                  /* the caller may see details */
+	struct http_client *client;          /* counted there until the request is freed */
 	const char *cors_origin;             /* NULL, or the allowed origin to name in the answer */
 
 	struct buf body; /* collected, unless the route streams */
 	struct http_request_hooks hooks;
-	void *user; /* the streaming handler's */
+	void *user;    /* the streaming handler's */
+	bool collects; /* a streaming handler that wants the body gathered in @body all the same */
 	struct http_response res;
 
 	char id[HTTP_REQUEST_ID_MAX + 1];
@@ -155,7 +97,14 @@ struct http_request {
 
 	/* the core's */
 	uv_work_t work;
+	void (*step_run)(struct http_request *req); /* instead of the handler; see
+						       http_conn_run_step() */
+	void (*step_done)(struct http_request *req);
+	int file_sock;       /* while the pool sends the answer's file: to where, doubled */
+	ssize_t file_result; /* what came of it: as http_conn_file_sent() takes it */
 	bool in_pool;
+	bool is_gone; /* atomic: the client left while the pool works on it */
+	bool is_slow; /* counts among the few that may take long */
 	struct list link;
 };
 
@@ -182,7 +131,7 @@ int http_request_target(struct http_request *req, const char *p, size_t n, const
 
 /**
  * http_request_query() - a parameter of the query, decoded (%XX, and + as space), in the arena
- * Return: 1, 0 absent, -EINVAL (bad escape or a NUL byte).
+ * Return: 1, 0 absent, -EINVAL (bad escape), -EILSEQ (a NUL byte).
  */
 int http_request_query(struct http_request *req, const char *name, const char **ret);
 

@@ -10,9 +10,9 @@
 #include "base/cleanup.h"
 #include "http/http_request.h"
 #include "http/json_out.h"
+#include "proto/status.h"
 
-/* ---- the contract's error table ----------------------------------------------------------------
- */
+/* ---- the contract's error table ------------------------------------------ */
 
 struct code_row {
 	enum http_code code;
@@ -30,6 +30,11 @@ static const struct code_row code_rows[] = {
 	{ HTTP_CODE_TOO_LARGE,	     413, "Payload too large" },
 	{ HTTP_CODE_ORIGIN,	     403, "Origin not allowed: " },
 	{ HTTP_CODE_BUSY,	     429, "Too many requests" },
+	{ HTTP_CODE_KEY_REUSED,	     409, "Idempotency key reused" },
+	{ HTTP_CODE_NO_SANDBOX,	     404, "Sandbox not found: " },
+	{ HTTP_CODE_BAD_PATH,	     400, "Invalid path: " },
+	{ HTTP_CODE_RANGE,	     416, "Range not satisfiable: " },
+	{ HTTP_CODE_EDIT,	     409, "Edit does not apply: " },
 	{ HTTP_CODE_NO_SPACE,	     507, "No space left: " },
 	{ HTTP_CODE_DATABASE,	     500, "Database failure: " },
 	{ HTTP_CODE_NO_WORKSPACE,    404, "Workspace not found: " },
@@ -45,7 +50,9 @@ static const struct code_row *find_code(int code)
 	return &code_rows[0];
 }
 
-static void write_error(struct http_request *req, int status, int code, const char *message)
+/* @details: NULL: none */
+static void write_error(struct http_request *req, int status, int code, const char *message,
+			const char *details)
 {
 	struct http_response *res = &req->res;
 	struct json_out o;
@@ -54,6 +61,8 @@ static void write_error(struct http_request *req, int status, int code, const ch
 	json_out_open(&o, '{');
 	json_out_key_u64(&o, "code", (uint64_t)code);
 	json_out_key_str(&o, "message", message);
+	if (details != NULL)
+		json_out_key_str(&o, "details", details);
 	json_out_close(&o, '}');
 	if (o.rc < 0) /* out of memory: the status alone has to do */
 		buf_reset(&res->body);
@@ -73,7 +82,7 @@ static void answer_error(struct http_request *req, int status, enum http_code co
 	int n = snprintf(message, sizeof(message), "%s", row->start);
 
 	(void)vsnprintf(message + n, sizeof(message) - (size_t)n, fmt, ap);
-	write_error(req, status != 0 ? status : row->status, row->code, message);
+	write_error(req, status != 0 ? status : row->status, row->code, message, NULL);
 }
 
 void http_response_error(struct http_request *req, enum http_code code, const char *fmt, ...)
@@ -95,6 +104,27 @@ void http_response_refuse(struct http_request *req, int status, enum http_code c
 	va_end(ap);
 }
 
+void http_response_details(struct http_request *req, enum http_code code, const char *subject,
+			   const char *details)
+{
+	const struct code_row *row = find_code(code);
+	char message[1024];
+
+	(void)snprintf(message, sizeof(message), "%s%s", row->start, subject);
+	write_error(req, row->status, row->code, message, details);
+}
+
+void http_response_path_errno(struct http_request *req, int rc, const char *path)
+{
+	const struct status_row *row = status_of(rc);
+	char message[1024];
+	int start = (int)strcspn(row->text, "%"); /* each has its "%s" at the end */
+
+	(void)snprintf(message, sizeof(message), "%.*s%s", start, row->text,
+		       row->http < 500 || row->http == 507 ? path : strerror(-rc));
+	write_error(req, row->http, row->api_code, message, NULL);
+}
+
 void http_response_errno(struct http_request *req, int rc, const struct err *err)
 {
 	const char *text = err->msg[0] != '\0' ? err->msg : strerror(-rc);
@@ -114,8 +144,7 @@ void http_response_errno(struct http_request *req, int rc, const struct err *err
 	}
 }
 
-/* ---- whole answers ------------------------------------------------------------------------------
- */
+/* ---- whole answers ------------------------------------------------------- */
 
 struct json_out http_response_json(struct http_request *req)
 {
@@ -146,8 +175,21 @@ void http_response_header(struct http_request *req, const char *name, const char
 		res->extra[res->n_extra++] = line;
 }
 
-/* ---- the head -----------------------------------------------------------------------------------
- */
+void http_response_file(struct http_request *req, int status, const char *type, int fd,
+			uint64_t off, uint64_t n)
+{
+	struct http_response *res = &req->res;
+
+	buf_reset(&res->body);
+	res->status = status;
+	res->type = type;
+	res->has_file = true;
+	res->file_fd = fd;
+	res->file_off = off;
+	res->file_left = n;
+}
+
+/* ---- the head ------------------------------------------------------------ */
 
 struct reason {
 	int status;
@@ -158,6 +200,8 @@ static const char *reason_of(int status)
 {
 	static const struct reason reasons[] = {
 		{200, "OK"},
+		{206, "Partial Content"},
+		{304, "Not Modified"},
 		{400, "Bad Request"},
 		{401, "Unauthorized"},
 		{403, "Forbidden"},
@@ -165,9 +209,11 @@ static const char *reason_of(int status)
 		{405, "Method Not Allowed"},
 		{408, "Request Timeout"},
 		{409, "Conflict"},
+		{412, "Precondition Failed"},
 		{413, "Content Too Large"},
 		{414, "URI Too Long"},
 		{415, "Unsupported Media Type"},
+		{416, "Range Not Satisfiable"},
 		{417, "Expectation Failed"},
 		{429, "Too Many Requests"},
 		{431, "Request Header Fields Too Large"},
@@ -184,8 +230,10 @@ static const char *reason_of(int status)
 	return "Answer"; /* RFC 9112 section 4: nobody may depend on it */
 }
 
-static int put_length(struct buf *out, int64_t body_len)
+static int put_length(struct buf *out, int status, int64_t body_len)
 {
+	if (status == 304) /* has none; a length would be that of the file */
+		return 0;
 	if (body_len == -1)
 		return buf_puts(out, "Transfer-Encoding: chunked\r\n");
 	if (body_len < 0)
@@ -213,14 +261,15 @@ int http_response_head(struct http_request *req, struct buf *out, int64_t body_l
 			res->type != NULL ? res->type : "application/json", req->id,
 			connection_line(req));
 	if (rc == 0)
-		rc = put_length(out, body_len);
+		rc = put_length(out, res->status, body_len);
 	for (unsigned i = 0; rc == 0 && i < res->n_extra; i++)
 		rc = buf_puts(out, res->extra[i]);
 	if (rc == 0 && req->cors_origin != NULL)
 		rc = buf_printf(
 			out,
 			"Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
-			"Access-Control-Expose-Headers: X-Request-ID, Allow, Retry-After\r\n",
+			"Access-Control-Expose-Headers: X-Request-ID, Allow, Retry-After, ETag, "
+			"Content-Range, Accept-Ranges\r\n",
 			req->cors_origin);
 	return rc == 0 ? buf_puts(out, "\r\n") : rc;
 }

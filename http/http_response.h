@@ -24,6 +24,9 @@ struct http_response {
 	int code;                          /* the contract's error code, 0 for success */
 	const char *type;                  /* static; NULL: application/json */
 	struct buf body;                   /* owned; whole answers */
+	bool has_file;                     /* the body is what follows, instead */
+	int file_fd;                       /* owned; a regular file */
+	uint64_t file_off, file_left;      /* bytes */
 	const char *extra[HTTP_EXTRA_MAX]; /* "Name: value", in the request's arena */
 	unsigned n_extra;
 	bool is_stream, is_chunked, head_sent;
@@ -41,7 +44,12 @@ enum http_code {
 	HTTP_CODE_TOO_LARGE = 1006,
 	HTTP_CODE_ORIGIN = 1007,
 	HTTP_CODE_BUSY = 1008,
+	HTTP_CODE_KEY_REUSED = 1009,
+	HTTP_CODE_NO_SANDBOX = 2001,
+	HTTP_CODE_BAD_PATH = 3004,
 	HTTP_CODE_NO_SPACE = 3007,
+	HTTP_CODE_RANGE = 3009,
+	HTTP_CODE_EDIT = 3010,
 	HTTP_CODE_DATABASE = 6001,
 	HTTP_CODE_NO_WORKSPACE = 7001,
 	HTTP_CODE_IN_USE = 7002,
@@ -61,12 +69,24 @@ void http_response_error(struct http_request *req, enum http_code code, const ch
 void http_response_refuse(struct http_request *req, int status, enum http_code code,
 			  const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
+/* http_response_details() - the same as http_response_error(), with the contract's "details" */
+void http_response_details(struct http_request *req, enum http_code code, const char *subject,
+			   const char *details);
+
+/* http_response_path_errno() - the contract's answer to a failed operation on the file @path */
+void http_response_path_errno(struct http_request *req, int rc, const char *path);
+
 /* http_response_errno() - the code that fits a negative errno; the sentence is that of @err */
 void http_response_errno(struct http_request *req, int rc, const struct err *err);
 
 /* A JSON answer: begin, write, end.  End turns a failed writer into an internal error. */
 struct json_out http_response_json(struct http_request *req);
 void http_response_json_end(struct http_request *req, int status, const struct json_out *o);
+
+/* http_response_file() - answer with @n bytes of the regular file @fd from @off on; takes @fd. Sent
+ * from the descriptor, in constant memory; should the file become shorter, the connection ends. */
+void http_response_file(struct http_request *req, int status, const char *type, int fd,
+			uint64_t off, uint64_t n);
 
 /* http_response_header() - one more header line; ignored when the table is full or memory is out */
 void http_response_header(struct http_request *req, const char *name, const char *value);

@@ -5,13 +5,15 @@
  */
 #include "http/http_server.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,6 +22,7 @@
 #include "base/log.h"
 #include "http/http_conn.h"
 #include "http/http_core.h"
+#include "http/http_listen.h"
 
 #define ACCEPT_BATCH   64 /* connections taken before others get their turn */
 #define LISTEN_BACKLOG 511
@@ -27,21 +30,30 @@
 #define TICK_MS_MAX    1000 /* how late a deadline may be noticed */
 #define TICK_MS_MIN    10
 
+#define LISTENERS_MAX 2 /* TCP, and a Unix socket if wanted */
+
+struct listener {
+	struct http_server *server;
+	uv_poll_t poll;
+	int fd; /* owned */
+};
+
 struct http_server {
 	struct http_core core;
 	struct http_server_options options; /* a copy: its pointers are borrowed */
 	uv_loop_t *loop;
-	uv_poll_t listener;
-	int listen_fd;
+	struct listener listeners[LISTENERS_MAX];
+	unsigned n_listeners;
 	bool is_accepting;
 	uint16_t port;
 	uv_timer_t tick;
-	unsigned open_handles; /* listener and tick */
+	unsigned open_handles; /* listeners and tick */
 	struct list sockets;
 	unsigned n_conns;
 	uint64_t n_accepted;
-	unsigned n_pool; /* requests given to the pool or waiting for it */
-	unsigned n_slow; /* of those with R_SLOW, how many run */
+	uint64_t paused_ns; /* clock_mono_ns() of the last line that said so */
+	unsigned n_pool;    /* requests given to the pool or waiting for it */
+	unsigned n_slow;    /* of those with R_SLOW, how many run */
 	struct list slow_queue;
 	char read_buf[HTTP_READ_SIZE];
 };
@@ -56,19 +68,18 @@ struct http_socket {
 
 static void watch_listener(struct http_server *s);
 
-/* ---- the pool -----------------------------------------------------------------------------------
- */
+/* ---- the pool ------------------------------------------------------------ */
 
 static void on_work(uv_work_t *w)
 {
-	router_run(container_of(w, struct http_request, work));
+	http_conn_pool_run(container_of(w, struct http_request, work));
 }
 
 static void on_work_done(uv_work_t *w, int status);
 
 static void start_work(struct http_server *s, struct http_request *req)
 {
-	s->n_slow += (req->route->flags & R_SLOW) != 0;
+	s->n_slow += req->is_slow;
 	(void)uv_queue_work(s->loop, &req->work, on_work,
 			    on_work_done); /* fails only without a function */
 }
@@ -80,7 +91,7 @@ static void on_work_done(uv_work_t *w, int status)
 
 	(void)status; /* nothing is ever cancelled */
 	s->n_pool--;
-	s->n_slow -= (req->route->flags & R_SLOW) != 0;
+	s->n_slow -= req->is_slow;
 	http_conn_handler_done(&s->core, req);
 	if (s->n_slow < SLOW_MAX && !list_is_empty(&s->slow_queue)) {
 		req = list_entry(s->slow_queue.next, struct http_request, link);
@@ -97,7 +108,8 @@ static bool run_in_pool(struct http_core *core, struct http_request *req)
 	if (s->n_pool >= 2 * core->limits.max_conns)
 		return false;
 	s->n_pool++;
-	if (req->route->flags & R_SLOW && s->n_slow == SLOW_MAX)
+	req->is_slow = req->step_run == NULL && req->is_slow;
+	if (req->is_slow && s->n_slow == SLOW_MAX)
 		list_add_tail(&s->slow_queue, &req->link);
 	else
 		start_work(s, req);
@@ -120,6 +132,51 @@ static ssize_t socket_send(struct http_conn *c, const void *p, size_t n)
 		sent = send(socket_of(c)->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (sent < 0 && errno == EINTR);
 	return sent >= 0 ? sent : errno == EWOULDBLOCK ? -EAGAIN : -errno;
+}
+
+/* ---- files ---------------------------------------------------------------- */
+
+#define SLICE_BYTES (8u << 20) /* of a file that one turn in the pool sends at most */
+#define SLICE_WAIT_MS                                                                              \
+	1 /* a reader that keeps up takes more within it; a slow one is left to the loop */
+
+/* send_slice() - some of the file, by sendfile(2): cold blocks are waited for here and not on the
+ * loop */
+static void send_slice(struct http_request *req)
+{
+	off_t off = (off_t)req->res.file_off;
+	size_t want = (size_t)MIN(req->res.file_left, SLICE_BYTES), done = 0;
+	struct pollfd p = {.fd = req->file_sock, .events = POLLOUT};
+	ssize_t result = 0;
+
+	while (done < want) {
+		ssize_t n = sendfile(req->file_sock, req->res.file_fd, &off, want - done);
+
+		result = n < 0 ? -errno : n;
+		if (n > 0)
+			done += (size_t)n;
+		else if (result != -EAGAIN || poll(&p, 1, SLICE_WAIT_MS) <= 0)
+			break;
+	}
+	req->file_result = done > 0 ? (ssize_t)done : result;
+	(void)close(req->file_sock);
+}
+
+static void on_slice_sent(struct http_request *req)
+{
+	http_conn_file_sent(req, req->file_result);
+}
+
+/* The descriptor is doubled, since the connection may be closed while the pool sends. */
+static ssize_t socket_send_file(struct http_conn *c, struct http_request *req)
+{
+	req->file_sock = fcntl(socket_of(c)->fd, F_DUPFD_CLOEXEC, 0);
+	if (req->file_sock < 0)
+		return -errno;
+	if (http_conn_begin_step(req, send_slice, on_slice_sent))
+		return -EINPROGRESS;
+	(void)close(req->file_sock);
+	return -EAGAIN;
 }
 
 static void on_socket_ready(uv_poll_t *poll, int status, int events)
@@ -179,6 +236,8 @@ static void socket_close(struct http_conn *c)
 	struct http_socket *k = socket_of(c);
 
 	uv_close((uv_handle_t *)&k->poll, on_socket_closed); /* takes it out of epoll at once */
+	/* A transfer in the pool holds the socket open: it has to end all the same. */
+	(void)shutdown(k->fd, SHUT_RDWR);
 	(void)close(take_fd(&k->fd));
 }
 
@@ -186,28 +245,12 @@ static const struct http_conn_ops socket_ops = {
 	.send = socket_send,
 	.watch = socket_watch,
 	.shutdown = socket_shutdown,
+	.send_file = socket_send_file,
 	.close = socket_close,
 };
 
 /* ---- accepting
  * ------------------------------------------------------------------------------------ */
-
-static void learn_peer(const struct http_server *s, int fd, const struct sockaddr_storage *sa,
-		       struct http_peer *ret)
-{
-	struct in6_addr addr;
-	in_port_t port;
-	uid_t uid;
-	bool is_asked = s->options.n_keys == 0 && !s->options.allow_unauthenticated;
-
-	*ret = (struct http_peer){.text = "?"};
-	if (!peer_addr6(sa, &addr, &port))
-		return;
-	(void)peer_format(ret->text, sizeof(ret->text), &addr, port);
-	ret->is_loopback = peer_is_loopback(&addr);
-	if (ret->is_loopback && is_asked && peer_local_uid(fd, &uid) == 0)
-		ret->uid_ok = peer_uids_allow(&s->options.local_uids, uid);
-}
 
 /* add_socket() - takes @fd */
 static void add_socket(struct http_server *s, int fd, const struct sockaddr_storage *sa)
@@ -229,36 +272,59 @@ static void add_socket(struct http_server *s, int fd, const struct sockaddr_stor
 	s->n_conns++;
 	s->n_accepted++;
 	http_stats_conns(s->core.stats, s->n_conns, s->n_accepted);
-	learn_peer(s, fd, sa, &peer);
+	http_listen_peer(&s->options, fd, sa, &peer);
 	http_conn_init(&k->conn, &s->core, &socket_ops, &peer);
 }
 
-/* Tried again by the tick: the descriptors may be used by others than us. */
+static void run_tick(struct http_server *s);
+
+static void stop_listeners(struct http_server *s)
+{
+	for (unsigned i = 0; i < s->n_listeners; i++)
+		(void)uv_poll_stop(&s->listeners[i].poll);
+	s->is_accepting = false;
+}
+
+/* Tried again by the tick, or when a connection of ours ends: the descriptors may be used by
+ * others. */
 static void pause_accepting(struct http_server *s, int why)
 {
-	log_warn(LOG_HTTP, "accepting pauses reason=%s connections=%u", strerror(why), s->n_conns);
-	(void)uv_poll_stop(&s->listener);
-	s->is_accepting = false;
+	uint64_t now_ns = clock_mono_ns();
+
+	if (s->paused_ns == 0 || now_ns - s->paused_ns >= NSEC_PER_SEC) { /* not a line for each */
+		log_warn(LOG_HTTP, "accepting pauses reason=%s connections=%u", strerror(why),
+			 s->n_conns);
+		s->paused_ns = now_ns;
+	}
+	stop_listeners(s);
+	run_tick(s);
+}
+
+static bool is_out_of_resources(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
 static void on_listener_ready(uv_poll_t *poll, int status, int events)
 {
-	struct http_server *s = poll->data;
+	const struct listener *l = poll->data;
+	struct http_server *s = l->server;
 
 	(void)events;
 	for (int i = 0; status == 0 && i < ACCEPT_BATCH && s->n_conns < s->core.limits.max_conns;
 	     i++) {
 		struct sockaddr_storage sa;
 		socklen_t len = sizeof(sa);
-		int fd = accept4(s->listen_fd, (struct sockaddr *)&sa, &len,
-				 SOCK_NONBLOCK | SOCK_CLOEXEC);
+		int fd = accept4(l->fd, (struct sockaddr *)&sa, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd >= 0) {
 			add_socket(s, fd, &sa);
 			continue;
 		}
-		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+		if (is_out_of_resources(errno)) {
 			pause_accepting(s, errno);
+			return;
+		}
 		if (errno != EINTR && errno != ECONNABORTED)
 			break;
 	}
@@ -300,11 +366,11 @@ static void watch_listener(struct http_server *s)
 	if (s->core.is_stopping)
 		return;
 	if (wants != s->is_accepting) {
+		if (!wants)
+			stop_listeners(s);
+		for (unsigned i = 0; wants && i < s->n_listeners; i++)
+			(void)uv_poll_start(&s->listeners[i].poll, UV_READABLE, on_listener_ready);
 		s->is_accepting = wants;
-		if (wants)
-			(void)uv_poll_start(&s->listener, UV_READABLE, on_listener_ready);
-		else
-			(void)uv_poll_stop(&s->listener);
 	}
 	if (s->n_conns > 0 || !wants)
 		run_tick(s);
@@ -313,64 +379,49 @@ static void watch_listener(struct http_server *s)
 /* ---- start and stop
  * -------------------------------------------------------------------------------- */
 
-static int parse_address(const char *host, uint16_t port, struct sockaddr_storage *ret,
-			 socklen_t *ret_len)
+/* add_listener() - takes @fd, which may be a negative errno */
+static int add_listener(struct http_server *s, int fd, struct err *err)
 {
-	struct sockaddr_in *v4 = (struct sockaddr_in *)ret;
-	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret;
+	struct listener *l = &s->listeners[s->n_listeners];
+	int rc;
 
-	*ret = (struct sockaddr_storage){0};
-	if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
-		v4->sin_family = AF_INET;
-		v4->sin_port = htons(port);
-		*ret_len = sizeof(*v4);
-		return 0;
-	}
-	if (inet_pton(AF_INET6, host, &v6->sin6_addr) == 1) {
-		v6->sin6_family = AF_INET6;
-		v6->sin6_port = htons(port);
-		*ret_len = sizeof(*v6);
-		return 0;
-	}
-	return -EINVAL;
-}
-
-static uint16_t bound_port(int fd)
-{
-	struct sockaddr_storage sa;
-	socklen_t len = sizeof(sa);
-	struct in6_addr addr;
-	in_port_t port = 0;
-
-	if (getsockname(fd, (struct sockaddr *)&sa, &len) == 0)
-		(void)peer_addr6(&sa, &addr, &port);
-	return port;
-}
-
-/* open_listener() - a listening socket in s->listen_fd */
-static int open_listener(struct http_server *s, struct err *err)
-{
-	const char *host = s->options.host != NULL ? s->options.host : "127.0.0.1";
-	struct sockaddr_storage sa;
-	socklen_t len;
-	auto_close int fd = -1;
-	int one = 1, zero = 0;
-
-	if (parse_address(host, s->options.port, &sa, &len) < 0)
-		return err_set(err, -EINVAL, "http: '%.64s' is not a numeric IPv4 or IPv6 address",
-			       host);
-	fd = socket(sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return err_set(err, -errno, "http: socket: %s", strerror(errno));
-	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (sa.ss_family == AF_INET6) /* "::" listens on both */
-		(void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
-	if (bind(fd, (struct sockaddr *)&sa, len) < 0 || listen(fd, LISTEN_BACKLOG) < 0)
-		return err_set(err, -errno, "http: cannot listen on %s port %u: %s", host,
-			       (unsigned)s->options.port, strerror(errno));
-	s->port = bound_port(fd);
-	s->listen_fd = take_fd(&fd);
+		return fd;
+	rc = uv_poll_init(s->loop, &l->poll, fd);
+	if (rc < 0) {
+		(void)close(fd);
+		return err_set(err, rc, "http: %s", uv_strerror(rc));
+	}
+	l->poll.data = l;
+	l->server = s;
+	l->fd = fd;
+	s->n_listeners++;
+	s->open_handles++;
 	return 0;
+}
+
+static int open_listeners(struct http_server *s, struct err *err)
+{
+	const struct http_server_options *o = &s->options;
+	int rc = add_listener(
+		s, http_listen_tcp(o->host != NULL ? o->host : "127.0.0.1", o->port, &s->port, err),
+		err);
+
+	if (rc == 0 && o->socket_path != NULL)
+		rc = add_listener(s, http_listen_unix(o->socket_path, err), err);
+	return rc;
+}
+
+static void on_handle_closed(uv_handle_t *h);
+
+static void close_listeners(struct http_server *s)
+{
+	for (unsigned i = 0; i < s->n_listeners; i++) {
+		uv_close((uv_handle_t *)&s->listeners[i].poll, on_handle_closed);
+		(void)close(take_fd(&s->listeners[i].fd));
+	}
+	if (s->options.socket_path != NULL && s->n_listeners == LISTENERS_MAX)
+		(void)unlink(s->options.socket_path);
 }
 
 int http_server_start(uv_loop_t *loop, const struct http_server_options *o,
@@ -386,31 +437,22 @@ int http_server_start(uv_loop_t *loop, const struct http_server_options *o,
 	list_init(&s->sockets);
 	list_init(&s->slow_queue);
 	rc = http_core_init(&s->core, &s->options, &http_routes, err);
-	if (rc < 0)
-		goto fail_free;
-	s->core.run_in_pool = run_in_pool;
-	rc = open_listener(s, err);
-	if (rc < 0)
-		goto fail_core;
-	rc = uv_poll_init(loop, &s->listener, s->listen_fd);
 	if (rc < 0) {
-		(void)err_set(err, rc, "http: %s", uv_strerror(rc));
-		goto fail_listener;
+		free(s);
+		return rc;
 	}
+	s->core.run_in_pool = run_in_pool;
 	(void)uv_timer_init(loop, &s->tick);
-	s->listener.data = s->tick.data = s;
-	s->open_handles = 2;
+	s->tick.data = s;
+	s->open_handles = 1;
+	rc = open_listeners(s, err);
+	if (rc < 0) {
+		(void)http_server_stop(s, 0);
+		return rc;
+	}
 	watch_listener(s);
 	*ret = s;
 	return 0;
-
-fail_listener:
-	(void)close(s->listen_fd);
-fail_core:
-	http_core_fini(&s->core);
-fail_free:
-	free(s);
-	return rc;
 }
 
 uint16_t http_server_port(const struct http_server *s)
@@ -418,9 +460,11 @@ uint16_t http_server_port(const struct http_server *s)
 	return s->port;
 }
 
+/* Of a listener or the tick. */
 static void on_handle_closed(uv_handle_t *h)
 {
-	struct http_server *s = h->data;
+	struct http_server *s =
+		h->type == UV_TIMER ? h->data : ((struct listener *)h->data)->server;
 
 	s->open_handles--;
 }
@@ -445,8 +489,7 @@ bool http_server_stop(struct http_server *s, unsigned deadline_ms)
 	if (s == NULL)
 		return true;
 	s->core.is_stopping = true;
-	uv_close((uv_handle_t *)&s->listener, on_handle_closed);
-	(void)close(take_fd(&s->listen_fd));
+	close_listeners(s);
 	(void)uv_timer_start(&s->tick, on_tick, TICK_MS_MIN,
 			     TICK_MS_MIN); /* also wakes us for the deadline */
 	s->is_accepting = false;

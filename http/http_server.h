@@ -30,20 +30,35 @@ struct http_api_key {
 
 /* 0 means the default; tests set small ones. */
 struct http_limits {
-	unsigned header_ms;   /* 15 s: from a request's first byte (or accept) to the end of its
-				 headers */
-	unsigned body_ms;     /* 30 s: a body must go on arriving */
-	unsigned idle_ms;     /* 75 s: between two requests of a connection */
-	unsigned write_ms;    /* 30 s: an answer must go on being taken */
-	unsigned max_conns;   /* 1024: beyond it accepting pauses until a connection ends */
-	size_t max_json_body; /* bytes, 64 MiB: a larger JSON body is 413 */
+	unsigned header_ms;     /* 15 s: from a request's first byte (or accept) to the end of its
+				   headers */
+	unsigned body_ms;       /* 30 s: a body must go on arriving */
+	unsigned idle_ms;       /* 75 s: between two requests of a connection */
+	unsigned write_ms;      /* 30 s: an answer must go on being taken */
+	unsigned max_conns;     /* 1024: beyond it accepting pauses until a connection ends */
+	size_t max_json_body;   /* bytes, 64 MiB: a larger JSON body is 413 */
+	unsigned client_rate;   /* requests a second of one client: beyond it 429; 0: any */
+	unsigned client_active; /* requests of one client at one time: beyond it 429; 0: any */
 	size_t max_unsent; /* bytes, 256 KiB: with more waiting to be sent nothing more is read */
+};
+
+/* Workers for archives (workspace/archive.h), made outside of this process. */
+struct http_archives {
+	/* Has a worker do a job with descriptors of its own; 0 or -errno.  NULL: none can be had.
+	 */
+	int (*spawn)(void *arg, const void *job, size_t len, const int *fds, size_t n_fds);
+	void *arg;
+	uv_loop_t *loop; /* the control loop */
+	uint64_t max_bytes, max_entries, max_ratio;
+	unsigned max_jobs; /* at one time; beyond it 429 */
 };
 
 /* Everything is borrowed until http_server_stop(). */
 struct http_server_options {
 	const char *host; /* numeric IPv4 or IPv6 address */
 	uint16_t port;    /* 0: any free one; http_server_port() tells */
+	/* Path of a Unix socket to listen on as well, or NULL; a stale one is replaced. */
+	const char *socket_path;
 
 	/* who is let in; main refuses a start that binds elsewhere than loopback without any of
 	 * these */
@@ -63,6 +78,8 @@ struct http_server_options {
 	uint16_t nfs_port;          /* shown in nfs_url; 0: nfs_url is null */
 
 	struct http_limits limits;
+	struct http_archives archives;
+	bool uses_trash; /* DELETE of a workspace moves it there */
 };
 
 /**

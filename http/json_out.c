@@ -94,7 +94,8 @@ static void put_string(struct json_out *o, const char *s, size_t n)
 			put_escaped(o, p[i]);
 		run = ++i;
 	}
-	put(o, p + run, n - run);
+	if (n > run)
+		put(o, p + run, n - run);
 	put(o, "\"", 1);
 }
 

@@ -130,7 +130,7 @@ static void answer_options(struct http_request *req)
 	http_response_header(
 		req, "Access-Control-Allow-Headers",
 		"Authorization, Content-Type, X-Request-ID, Idempotency-Key, If-Match, "
-		"If-None-Match, Range");
+		"If-None-Match, If-Range, Range");
 	http_response_header(req, "Access-Control-Max-Age", "600");
 }
 
@@ -187,11 +187,36 @@ static bool is_too_large(const struct http_request *req)
 	return req->has_length && req->content_length > req->core->limits.max_json_body;
 }
 
+static bool is_slow(struct http_request *req)
+{
+	const char *value;
+
+	if (req->route->flags & R_SLOW)
+		return true;
+	if (!(req->route->flags & R_SLOW_IF_DEEP))
+		return false;
+	if (http_request_query(req, "recursive", &value) == 1)
+		return strcmp(value, "true") == 0;
+	return http_request_query(req, "depth", &value) == 1 && strcmp(value, "1") != 0;
+}
+
+/* admit_rate() - health is asked by those who watch over us, and costs nothing */
+static bool admit_rate(struct http_request *req)
+{
+	if (req->route != NULL && req->route->flags & R_NO_AUTH)
+		return true;
+	if (http_limit_begin(req->core->limit, http_conn_peer(req->conn), req->begin_ns,
+			     &req->client))
+		return true;
+	http_response_error(req, HTTP_CODE_BUSY, "%s", "");
+	return false;
+}
+
 enum router_verdict router_dispatch(struct http_request *req)
 {
 	int rc = find_route(req);
 
-	if (!admit_page(req) || !admit_caller(req))
+	if (!admit_page(req) || !admit_caller(req) || !admit_rate(req))
 		return ROUTER_ANSWERED;
 	if (rc < 0) {
 		http_response_error(req, HTTP_CODE_PARAMETER, "bad %%-escape in the path");
@@ -205,6 +230,7 @@ enum router_verdict router_dispatch(struct http_request *req)
 		refuse_route(req);
 		return ROUTER_ANSWERED;
 	}
+	req->is_slow = is_slow(req);
 	if (req->route->flags & R_STREAM)
 		return ROUTER_STREAM;
 	if (is_too_large(req)) {
@@ -215,14 +241,17 @@ enum router_verdict router_dispatch(struct http_request *req)
 }
 
 /* A body is JSON when its type says so or says nothing; without a body the type does not matter. */
-static bool type_is_json(struct http_request *req)
+bool router_type_is_json(struct http_request *req)
 {
-	const char *type;
+	const char *type = http_request_header(req, "Content-Type");
 
-	if (req->body.len == 0)
+	if (type == NULL || type[0] == '\0' || strcasestr(type, "json") != NULL)
 		return true;
-	type = http_request_header(req, "Content-Type");
-	return type == NULL || type[0] == '\0' || strcasestr(type, "json") != NULL;
+	/* curl(1) calls whatever -d sends a form.  A web page could send one to another site
+	 * without asking first, but then the browser says where it comes from. */
+	return strcasestr(type, "x-www-form-urlencoded") != NULL &&
+	       http_request_header(req, "Origin") == NULL &&
+	       http_request_header(req, "Sec-Fetch-Site") == NULL;
 }
 
 void router_run(struct http_request *req)
@@ -234,7 +263,7 @@ void router_run(struct http_request *req)
 		req->route->run(req); /* may have answered: then the request is gone */
 		return;
 	}
-	if (reads_json && !type_is_json(req)) {
+	if (reads_json && req->body.len > 0 && !router_type_is_json(req)) {
 		http_response_refuse(req, 415, HTTP_CODE_REQUEST,
 				     "Content-Type must be application/json");
 		return;

@@ -19,6 +19,7 @@ enum http_route_flags {
 	R_POOL = 1u << 2,    /* the handler may block: it runs in the pool */
 	R_SLOW =
 		1u << 3, /* ... for long: few of them at a time, so that the others find a thread */
+	R_SLOW_IF_DEEP = 1u << 5, /* the same when the query has recursive=true or a depth over 1 */
 	R_STREAM =
 		1u
 		<< 4, /* the handler is called at the end of the head and drives the rest itself */
@@ -49,6 +50,9 @@ enum router_verdict {
 /* router_dispatch() - find the route and enforce its policy.  Called at the end of the head,
  * control loop. */
 enum router_verdict router_dispatch(struct http_request *req);
+
+/* router_type_is_json() - does the request say that its body is JSON, or nothing about it? */
+bool router_type_is_json(struct http_request *req);
 
 /* router_run() - call the handler.  Control loop, or the pool when the route says so. */
 void router_run(struct http_request *req);

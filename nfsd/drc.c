@@ -3,15 +3,16 @@
  * The duplicate request cache (RFC 1813 chapter 4.5 asks for one).
  *
  * A client that gets no reply in time repeats the call, with the same xid, often on a new
- *connection. Running REMOVE or an exclusive CREATE twice would tell it that what worked has failed.
- *So calls that are not idempotent are looked up here before they run:
+ * connection.  Running REMOVE or an exclusive CREATE twice would tell it that what worked has
+ * failed.  So calls that are not idempotent are looked up here before they run:
  *
  *	new  --drc_begin-->  running  --drc_finish-->  done  --age, or room needed-->  forgotten
  *
  * A repeat of a done call gets the stored reply; a repeat of a running one waits for it.  The key
- *holds a keyed hash of credential and arguments, because xids are only unique within a client's
- *life: another call that happens to use the same xid must never get a stored reply.  Of long
- *arguments (WRITE) only the head and the length are hashed: handle, offset and count are in it.
+ * holds a keyed hash of credential and arguments, because xids are only unique within a client's
+ * life: another call that happens to use the same xid must never get a stored reply.  That goes for
+ * WRITE too, where it would lose data: two writes may differ in their last byte alone.  So of long
+ * arguments the head is hashed, and of the rest sums that cost a fraction of copying it.
  *
  * It lives in memory alone.  One mutex: it is held for about 100 ns twice in a call that creates or
  * writes something, which takes at least 50 times as long.
@@ -28,8 +29,8 @@
 #include "base/cleanup.h"
 #include "base/map.h"
 
-#define HASHED_ARGS_MAX 256u /* bytes: more than any arguments but those with long names and data  \
-			      */
+/* bytes: more than any arguments but those with long names and data */
+#define HASHED_ARGS_MAX 256u
 #define MALLOC_OVERHEAD 16u
 #define EXPIRE_AT_ONCE  4096u /* entries: bounds how long the mutex is held */
 
@@ -101,10 +102,44 @@ void drc_free(struct drc *d)
 	free(d);
 }
 
+/* Two running sums for each of four columns, so that a processor has several to add at once. */
+#define SUM_COLUMNS 4u
+
+struct sums {
+	uint64_t plain[SUM_COLUMNS];
+	uint64_t placed[SUM_COLUMNS]; /* of the plain ones: tells the order of words too */
+};
+
+static void add_row(struct sums *s, const uint8_t row[SUM_COLUMNS * 8])
+{
+	uint64_t words[SUM_COLUMNS];
+
+	memcpy(words, row, sizeof(words));
+#pragma GCC unroll 4
+	for (unsigned i = 0; i < SUM_COLUMNS; i++) {
+		s->plain[i] += words[i];
+		s->placed[i] += s->plain[i];
+	}
+}
+
+static void sum_bytes(const uint8_t *p, size_t n, struct sums *ret)
+{
+	uint8_t last[SUM_COLUMNS * 8] = {0};
+	struct sums s = {0};
+
+	for (; n >= sizeof(last); p += sizeof(last), n -= sizeof(last))
+		add_row(&s, p);
+	if (n > 0)
+		memcpy(last, p, n);
+	add_row(&s, last);
+	*ret = s;
+}
+
 void drc_key_of(const struct drc *d, const struct in6_addr *addr, const struct rpc_call_header *h,
 		struct drc_key *ret)
 {
 	struct {
+		struct sums rest;
 		uint64_t args_len;
 		uint32_t flavor, uid, gid, n_gids;
 		uint32_t gids[RPC_SYS_GIDS];
@@ -114,6 +149,8 @@ void drc_key_of(const struct drc *d, const struct in6_addr *addr, const struct r
 
 	_Static_assert(sizeof(struct drc_key) == 48, "compared as memory");
 	memset(&in, 0, offsetof(__typeof__(in), args));
+	if (h->args_len > n)
+		sum_bytes(h->args + n, h->args_len - n, &in.rest);
 	in.args_len = h->args_len;
 	in.flavor = h->cred.flavor;
 	if (h->cred.flavor == RPC_AUTH_SYS) {

@@ -8,7 +8,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/peer.h"
@@ -54,8 +56,42 @@ static bool split_path(const char *path, char id[WS_ID_LEN + 1], const char **re
 	return true;
 }
 
-static int mount_sub(struct nfs_call *call, struct workspace *ws, const char *sub,
-		     struct inode **ret)
+/* Name by name, each looked up with the caller's own rights.  Takes @dir, the root. */
+static int walk_as_other(const struct fileops *ops, struct inode *dir, const char *sub,
+			 struct inode **ret)
+{
+	char name[NAME_MAX + 1];
+	struct inode *next;
+	int rc = 0;
+
+	while (rc == 0 && *(sub += strspn(sub, "/")) != '\0') {
+		size_t n = strcspn(sub, "/");
+
+		if (n > NAME_MAX) {
+			rc = -ENAMETOOLONG;
+			break;
+		}
+		memcpy(name, sub, n);
+		name[n] = '\0';
+		sub += n;
+		rc = fileops_lookup(ops, dir, name, &next);
+		if (rc < 0)
+			break;
+		inode_unref(ops->inodes, dir);
+		dir = next;
+	}
+	if (rc == 0 && !S_ISDIR(dir->type))
+		rc = -ENOTDIR;
+	if (rc == 0)
+		*ret = dir;
+	else
+		inode_unref(ops->inodes, dir);
+	return rc;
+}
+
+/* The owner's path is resolved by the kernel, links below the root included. */
+static int mount_sub(struct nfs_call *call, struct workspace *ws, const struct fileops *ops,
+		     const char *sub, struct inode **ret)
 {
 	const struct nfsd_shared *sh = nfsd_shared(call->nfsd);
 	struct inode *root;
@@ -63,6 +99,10 @@ static int mount_sub(struct nfs_call *call, struct workspace *ws, const char *su
 
 	if (*sub == '\0')
 		return inode_root(sh->inodes, ws, ret);
+	if (!ops->acts_as_owner) {
+		rc = inode_root(sh->inodes, ws, &root);
+		return rc < 0 ? rc : walk_as_other(ops, root, sub, ret);
+	}
 	fd = path_open(ws->root_fd, sub, O_PATH | O_DIRECTORY, 0, 0);
 	if (fd < 0)
 		return fd == -EXDEV || fd == -ELOOP ? -EACCES : fd;
@@ -97,7 +137,7 @@ static int mount_path(struct nfs_call *call, const char *path, fhandle3 *ret)
 		return -ENOENT;
 	rc = nfs_admit(call, ws, &ops);
 	if (rc == 0)
-		rc = mount_sub(call, ws, sub, &ino);
+		rc = mount_sub(call, ws, &ops, sub, &ino);
 	workspace_unref(ws);
 	if (rc < 0)
 		return rc;

@@ -48,21 +48,29 @@ int nfs3_read(struct nfs_call *call, void *args, void *res)
 	return nfs_answer(call, rc, &r->status);
 }
 
+/*
+ * A flush that failed has lost data which clients hold as "written, not committed": the kernel
+ * marks the pages clean and tells the error only once.  With a new verifier every client sends all
+ * of it again (section 4.8), to be stored or to be refused where it can still be told.
+ *
+ * So WRITE takes it before it writes, and COMMIT after it has flushed: whatever failed in between
+ * is then seen.
+ */
 static void put_verf(struct nfs_call *call, writeverf3 dst)
 {
-	uint64_t verf = __atomic_load_n(&nfsd_shared(call->nfsd)->write_verf, __ATOMIC_ACQUIRE);
+	const struct nfsd_shared *sh = nfsd_shared(call->nfsd);
+	uint64_t verf = sh->write_verf + inode_cache_lost_flushes(sh->inodes);
 
 	memcpy(dst, &verf, sizeof(verf));
 }
 
 /*
- * A flush that failed has lost data which clients hold as "written, not committed": the kernel
- * marks the pages clean and tells the error only once.  With a new verifier every client sends all
- * of it again (section 4.8), to be stored or to be refused where it can still be told.
+ * A file that was removed beside us can still be written and flushed through a descriptor of ours,
+ * which would look like success.  The attributes behind the call tell: a removed file has none.
  */
-static void flush_failed(struct nfs_call *call)
+static int stale_if_removed(int rc, const wcc_data *wcc)
 {
-	__atomic_add_fetch(&nfsd_shared(call->nfsd)->write_verf, 1, __ATOMIC_ACQ_REL);
+	return rc == 0 && !wcc->after.attributes_follow ? -ESTALE : rc;
 }
 
 int nfs3_write(struct nfs_call *call, void *args, void *res)
@@ -79,17 +87,15 @@ int nfs3_write(struct nfs_call *call, void *args, void *res)
 	int rc = nfs_enter(call, &fh, false, &t);
 
 	if (rc == 0) {
-		/* taken before the data is written: a restart in between is then seen */
 		put_verf(call, ok->verf);
 		n = fileops_write(&t.ops, t.ino, a->offset, a->data, count, stable);
 		rc = io_errno(n);
 		ok->count = n < 0 ? 0 : (uint32_t)n;
 		ok->committed = stable == FILEOPS_SYNC ? FILE_SYNC : UNSTABLE;
-		if (rc == -EIO && stable == FILEOPS_SYNC)
-			flush_failed(call);
 	}
 	/* first in both forms of the result */
-	nfs_wcc(&t, t.ino, rc == 0 ? &ok->file_wcc : &r->WRITE3res_u.resfail.file_wcc);
+	nfs_wcc(&t, t.ino, &ok->file_wcc);
+	rc = stale_if_removed(rc, &ok->file_wcc);
 	nfs_leave(call, &t);
 	return nfs_answer(call, rc, &r->status);
 }
@@ -105,12 +111,11 @@ int nfs3_commit(struct nfs_call *call, void *args, void *res)
 	/* The whole file, whatever the range: a client that commits a part commits the rest soon.
 	 */
 	if (rc == 0) {
-		put_verf(call, ok->verf);
 		rc = S_ISREG(t.ino->type) ? fileops_commit(&t.ops, t.ino) : -EINVAL;
-		if (rc == -EIO)
-			flush_failed(call);
+		put_verf(call, ok->verf);
 	}
-	nfs_wcc(&t, t.ino, rc == 0 ? &ok->file_wcc : &r->COMMIT3res_u.resfail.file_wcc);
+	nfs_wcc(&t, t.ino, &ok->file_wcc); /* first in both forms of the result */
+	rc = stale_if_removed(rc, &ok->file_wcc);
 	nfs_leave(call, &t);
 	return nfs_answer(call, rc, &r->status);
 }

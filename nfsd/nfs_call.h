@@ -95,7 +95,7 @@ struct nfsd_shared {
 	struct fh_codec *fh;
 	struct mount_table *mounts; /* who has mounted what, for DUMP */
 	uint32_t started_s;	    /* CLOCK_REALTIME at start: times of "/" */
-	uint64_t write_verf; /* atomic: new at each start, and after a failed flush */
+	uint64_t write_verf; /* new at each start; flushes that failed are added to it */
 	bool metadata_sync;  /* WORKSPACE_NFS_METADATA_SYNC: fsync the folder before answering name changes */
 };
 struct nfsd_shared *nfsd_shared(struct nfsd *d);

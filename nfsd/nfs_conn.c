@@ -33,14 +33,14 @@
 #define HELD_MAX                                                                                   \
 	(256u << 20) /* bytes of all connections: beyond, those that hold anything wait            \
 		      */
-#define POOL_REPLY_GUESS (64u << 10) /* bytes: payload of a call that goes to a pool unseen */
+#define PARTIAL_MAX      (256u << 20) /* bytes of unfinished records of all connections */
+#define POOL_REPLY_GUESS (64u << 10)  /* bytes: payload of a call that goes to a pool unseen */
 #define TURN_NS          (2 * NSEC_PER_MS)
 #define BIG_REST         (64u << 10) /* bytes missing of a record from which it is received alone */
 #define RX_BEHIND_BIG    (8u << 10)  /* ... but for this: what is behind it would be copied */
 #define PROGRESS_BYTES   4096u /* less than this in a deadline's time is no progress of a record */
 
-/* ---- may more be taken on?
- * --------------------------------------------------------------------------- */
+/* ---- may more be taken on? ----------------------------------------------------------------- */
 
 static size_t held_now(const struct nfs_conn *c)
 {
@@ -69,6 +69,25 @@ static bool has_time(const struct nfs_conn *c)
 	return c->loop->now_ns < c->loop->turn_end_ns;
 }
 
+/*
+ * Unfinished records are the peers' to fill, so waiting does not make them less: a peer that would
+ * take the sum beyond its limit is sent away.  A client that meant well comes back and sends its
+ * call again.
+ */
+static bool may_keep_partial(struct nfs_conn *c)
+{
+	struct nfsd *d = c->loop->d;
+	size_t now = c->is_closing ? 0 : c->rec.cap;
+	bool grew = now > c->partial;
+	uint64_t sum;
+
+	if (now == c->partial)
+		return true;
+	sum = __atomic_add_fetch(&d->partial, now - c->partial, __ATOMIC_RELAXED);
+	c->partial = now;
+	return !grew || sum <= PARTIAL_MAX;
+}
+
 /* Brings the sum of all connections up to date; a turn may run past it by what one turn can take.
  */
 static void count_held(struct nfs_conn *c)
@@ -81,8 +100,7 @@ static void count_held(struct nfs_conn *c)
 	c->held = now;
 }
 
-/* ---- closing
- * ------------------------------------------------------------------------------------------ */
+/* ---- closing ------------------------------------------------------------------------------- */
 
 static void free_if_unused(struct nfs_conn *c)
 {
@@ -126,6 +144,7 @@ void nfs_conn_close(struct nfs_conn *c)
 	drop_stash(c);
 	nfs_unsent_fini(&c->unsent, l->d->payloads);
 	count_held(c);
+	(void)may_keep_partial(c);
 	nfs_stats_add(&l->stats.conns_closed, 1);
 	__atomic_sub_fetch(&l->n_conns, 1, __ATOMIC_RELAXED);
 	if (c->has_handle) {
@@ -137,8 +156,7 @@ void nfs_conn_close(struct nfs_conn *c)
 	free_if_unused(c);
 }
 
-/* ---- replies
- * ------------------------------------------------------------------------------------------ */
+/* ---- replies ------------------------------------------------------------------------------- */
 
 /* To be closed when the turn is over, not before: records that lie in its memory are still worked
  * on. */
@@ -223,8 +241,7 @@ static void answer_finished(struct nfs_conn *c)
 		c->is_pool_full = false;
 }
 
-/* ---- calls
- * -------------------------------------------------------------------------------------------- */
+/* ---- calls --------------------------------------------------------------------------------- */
 
 static void submit(struct nfs_conn *c, struct nfs_job *job, size_t record_len)
 {
@@ -303,8 +320,7 @@ static void take_record(struct nfs_conn *c, const uint8_t *p, size_t n, bool is_
 	nfs_loop_post_all(&waiters);
 }
 
-/* ---- receiving
- * ---------------------------------------------------------------------------------------- */
+/* ---- receiving ----------------------------------------------------------------------------- */
 
 /* Works on records in @p until one is not whole or there is no room or time for more.  Return:
  * bytes used. */
@@ -412,8 +428,7 @@ static bool receive(struct nfs_conn *c)
 	return (size_t)got == rest + room;
 }
 
-/* ---- turns
- * -------------------------------------------------------------------------------------------- */
+/* ---- turns --------------------------------------------------------------------------------- */
 
 static void on_poll(uv_poll_t *h, int status, int events);
 
@@ -440,17 +455,19 @@ static void watch(struct nfs_conn *c)
 static void finish_turn(struct nfs_conn *c)
 {
 	flush(c);
+	count_held(c);
 	if (c->is_closing) {
 		free_if_unused(c);
 		return;
 	}
-	count_held(c);
 	if (c->is_broken || (c->is_ending && c->n_jobs == 0 && c->unsent.n == 0)) {
 		nfs_conn_close(c);
 		return;
 	}
 	if (c->is_ending)
 		drop_stash(c);
+	if (c->rec.buf != NULL && !rpc_record_is_partial(&c->rec))
+		rpc_record_reset(&c->rec); /* idle connections own no buffers */
 	if (c->stash != NULL && may_take_calls(c))
 		nfs_loop_again(c->loop, &c->ready);
 	watch(c);
@@ -492,8 +509,7 @@ void nfs_conn_go_on(struct nfs_conn *c)
 	finish_turn(c);
 }
 
-/* ---- life
- * --------------------------------------------------------------------------------------------- */
+/* ---- life ---------------------------------------------------------------------------------- */
 
 struct nfs_conn *nfs_conn_new(int fd, const struct nfs_peer *peer)
 {

@@ -34,6 +34,7 @@ struct nfs_conn {
 	unsigned n_jobs;   /* pooled or parked, not back yet */
 	size_t jobs_bytes; /* what they hold */
 	size_t held;       /* what of this is counted in nfsd->held */
+	size_t partial;    /* what of rec is counted in nfsd->partial */
 
 	uint64_t begin_ns; /* accepted */
 	uint64_t used_ns;  /* last bytes in or out */

@@ -26,8 +26,7 @@
 #define MARK_LEN 4u
 #define HEAD_LEN (MARK_LEN + RPC_REPLY_HEADER_LEN)
 
-/* ---- jobs
- * ---------------------------------------------------------------------------------------- */
+/* ---- jobs ---------------------------------------------------------------------------------- */
 
 static size_t align16(size_t n)
 {
@@ -94,8 +93,7 @@ void nfs_job_free(const struct nfs_dispatch *d, struct nfs_job *job)
 	free(job);
 }
 
-/* ---- replies
- * ------------------------------------------------------------------------------------- */
+/* ---- replies ------------------------------------------------------------------------------- */
 
 static size_t padded(size_t n)
 {
@@ -187,8 +185,7 @@ static void encode_result(struct nfs_job *job, uint8_t *dst, size_t room)
 	note_status(job);
 }
 
-/* ---- running
- * ------------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------------------------- */
 
 /* By the routine that rpcgen made, and strictly: bytes left over are garbage too. */
 static bool decode_xdr(struct nfs_job *job)
@@ -243,8 +240,7 @@ static bool attempt(struct nfs_job *job, uint8_t *dst, size_t room)
 	return rc != -EAGAIN || job->call.may_block;
 }
 
-/* ---- which procedure
- * ------------------------------------------------------------------------------- */
+/* ---- which procedure ----------------------------------------------------------------------- */
 
 static bool is_nfs(const struct rpc_call_header *h)
 {
@@ -298,8 +294,7 @@ static bool parse(const struct nfs_dispatch *d, struct nfs_job *job, const uint8
 	return false;
 }
 
-/* ---- repeats
- * ------------------------------------------------------------------------------------- */
+/* ---- repeats ------------------------------------------------------------------------------- */
 
 /* False: a repeat; *@ret_step says what becomes of it. */
 static bool begin_once(const struct nfs_dispatch *d, struct nfs_job *job, enum nfs_step *ret_step)
@@ -359,8 +354,7 @@ static void finish_once(const struct nfs_dispatch *d, struct nfs_job *job, bool 
 	}
 }
 
-/* ---- public
- * -------------------------------------------------------------------------------------- */
+/* ---- public -------------------------------------------------------------------------------- */
 
 enum nfs_step nfs_dispatch_begin(const struct nfs_dispatch *d, struct nfs_job *job,
 				 const uint8_t *p, size_t n, uint8_t *dst, size_t room,

@@ -13,6 +13,7 @@
 #include "nfsd/nfs_loop.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,10 +29,10 @@
 #define DRAIN_TICK_MS  10u
 #define SWEEP_MS       500u
 #define WRITER_IDLE_NS (1000 * NSEC_PER_MS) /* see inode_cache_sweep() */
-#define FREE_JOBS_MAX  128u                 /* about 1.5 KiB each */
+#define QUIET_TICKS    5u
+#define FREE_JOBS_MAX  128u /* about 1.5 KiB each */
 
-/* ---- jobs
- * ---------------------------------------------------------------------------------------- */
+/* ---- jobs ---------------------------------------------------------------------------------- */
 
 struct nfs_job *nfs_loop_take_job(struct nfs_loop *l)
 {
@@ -61,8 +62,7 @@ void nfs_loop_recycle(struct nfs_loop *l, struct nfs_job *job)
 	l->n_free_jobs++;
 }
 
-/* ---- from other threads
- * ---------------------------------------------------------------------------- */
+/* ---- from other threads -------------------------------------------------------------------- */
 
 /*
  * The wake-up is sent with the mutex held: the loop may end only after it has taken what is in its
@@ -210,8 +210,7 @@ static void on_wake(uv_async_t *a)
 	end_if_drained(l);
 }
 
-/* ---- timers
- * ---------------------------------------------------------------------------------------- */
+/* ---- timers -------------------------------------------------------------------------------- */
 
 static void close_all(struct nfs_loop *l)
 {
@@ -237,9 +236,29 @@ static void give_up(struct nfs_loop *l)
 	uv_stop(&l->uv);
 }
 
+/*
+ * Freed memory is kept through a load (see nfsd_start_with()) and given back some seconds after it,
+ * once: walking the heaps takes milliseconds.
+ */
+static void trim_when_quiet(struct nfs_loop *l)
+{
+	unsigned n_loops = __atomic_load_n(&l->d->n_loops, __ATOMIC_ACQUIRE);
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < n_loops; i++)
+		n += __atomic_load_n(&l->d->loops[i]->stats.bytes_in, __ATOMIC_RELAXED);
+	if (n != l->quiet_bytes) {
+		l->quiet_bytes = n;
+		l->n_quiet = 0;
+	} else if (l->n_quiet <= QUIET_TICKS && ++l->n_quiet == QUIET_TICKS) {
+		(void)malloc_trim(0);
+	}
+}
+
 /* Once in a while, by one loop for all. */
 static void tidy(struct nfs_loop *l)
 {
+	trim_when_quiet(l);
 	drc_expire(l->d->drc, l->now_ns);
 	nfs_payloads_trim(l->d->payloads);
 }
@@ -283,8 +302,7 @@ static void on_sweep(uv_timer_t *t)
 	(void)uv_queue_work(&l->uv, &l->sweep_work, sweep, swept);
 }
 
-/* ---- connections with more to do
- * --------------------------------------------------------------------- */
+/* ---- connections with more to do ----------------------------------------------------------- */
 
 static void on_again(uv_idle_t *i)
 {
@@ -317,8 +335,7 @@ void nfs_loop_conn_freed(struct nfs_loop *l)
 	end_if_drained(l);
 }
 
-/* ---- life
- * -------------------------------------------------------------------------------------------- */
+/* ---- life ---------------------------------------------------------------------------------- */
 
 static void *thread_main(void *arg)
 {

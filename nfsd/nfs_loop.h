@@ -47,6 +47,8 @@ struct nfs_loop {
 			   */
 	struct list free_jobs;
 	unsigned n_free_jobs;
+	uint64_t quiet_bytes; /* loop 0: received by the server when it was last looked at */
+	unsigned n_quiet;     /* loop 0: ticks since that number has changed */
 	bool is_draining;
 	bool is_abandoned; /* calls were still running at the deadline: nothing may be freed */
 };
@@ -67,8 +69,7 @@ void nfs_loop_ask_stop(struct nfs_loop *l, uint64_t deadline_ns); /* any thread 
 bool nfs_loop_join(struct nfs_loop *l);
 void nfs_loop_free(struct nfs_loop *l); /* after a join that returned true; NULL is fine */
 
-/* ---- for nfs_conn.c: its loop only --------------------------------------------------------------
- */
+/* ---- for nfs_conn.c: its loop only --------------------------------------------------------- */
 
 struct nfs_job *nfs_loop_take_job(struct nfs_loop *l); /* NULL when out of memory */
 void nfs_loop_recycle(struct nfs_loop *l, struct nfs_job *job);

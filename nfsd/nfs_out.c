@@ -128,8 +128,7 @@ void nfs_turn_add(struct nfs_turn *t, struct nfs_job *job)
 	add_payload(t, job);
 }
 
-/* ---- sending
- * --------------------------------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------------------------- */
 
 /* Return: bytes taken by the socket, 0 when it is full, -errno. */
 static ssize_t send_segs(int fd, const struct nfs_seg *segs, size_t n)

@@ -32,7 +32,7 @@ const struct nfs_proc nfs3_procs[22] = {
 	[NFSPROC3_FSSTAT]      = { "FSSTAT",      nfs3_fsstat,      NULL, XDR_OF(FSSTAT),      0 },
 	[NFSPROC3_FSINFO]      = { "FSINFO",      nfs3_fsinfo,      NULL, XDR_OF(FSINFO),      0 },
 	[NFSPROC3_PATHCONF]    = { "PATHCONF",    nfs3_pathconf,    NULL, XDR_OF(PATHCONF),    0 },
-	[NFSPROC3_COMMIT]      = { "COMMIT",      nfs3_commit,      NULL, XDR_OF(COMMIT),      P_WRITES | P_SYNC | P_POOL },
+	[NFSPROC3_COMMIT]      = { "COMMIT",      nfs3_commit,      NULL, XDR_OF(COMMIT),      P_WRITES | P_SYNC },
 };
 /* clang-format on */
 

@@ -26,18 +26,19 @@ struct nfsd_listener;
 
 struct nfsd {
 	struct nfsd_shared
-		shared; /* immutable but for write_verf, as all below unless said otherwise */
+		shared; /* immutable, as all below unless said otherwise */
 	struct nfs_dispatch dispatch;
 	struct nfs_payloads *payloads;
 	struct drc *drc;
 	struct nfs_pool *pools[NFS_N_POOLS];
 	struct nfs_limits limits;
 	struct nfs_loop **loops;
-	unsigned n_loops;
+	unsigned n_loops; /* atomic while they are started */
 	unsigned max_conns;
 	struct peer_uids local_uids;
 	struct nfsd_listener *listener; /* control loop */
 	uint16_t port;
+	uint64_t partial; /* atomic: bytes that unfinished records of all connections take */
 	uint64_t held; /* atomic: bytes of pooled calls and unsent replies of all connections */
 };
 

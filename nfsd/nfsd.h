@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The NFS server: listener, loops and pools.  nfsd_start() is called on the control loop, which accepts
- * connections and hands each to the NFS loop that has the fewest.
+ * The NFS server: listener, loops and pools.  nfsd_start() is called on the control loop, which
+ * accepts connections and hands each to the NFS loop that has the fewest.
  */
 #ifndef NFSD_NFSD_H
 #define NFSD_NFSD_H
@@ -19,10 +19,10 @@
 struct nfsd;
 
 struct nfsd_options {
-	const char *bind;	 /* numeric IPv4 or IPv6 address; "::" listens on both */
-	uint16_t port;		 /* 0: any free one; nfsd_port() tells */
-	unsigned n_loops;	 /* 0: one per core */
-	unsigned max_conns;	 /* 0: 4096; a further connection is closed at once */
+	const char *bind;   /* numeric IPv4 or IPv6 address; "::" listens on both */
+	uint16_t port;      /* 0: any free one; nfsd_port() tells */
+	unsigned n_loops;   /* 0: one per core */
+	unsigned max_conns; /* 0: 4096; a further connection is closed at once */
 	struct peer_uids local_uids;
 	bool metadata_sync;
 	struct ws_registry *registry; /* borrowed */
@@ -34,14 +34,22 @@ struct nfsd_options {
 	unsigned unsent_ms;   /* 60 s: a reply must go on being taken */
 };
 
-int nfsd_start(uv_loop_t *control, const struct nfsd_options *o, struct nfsd **ret, struct err *err);
+int nfsd_start(uv_loop_t *control, const struct nfsd_options *o, struct nfsd **ret,
+	       struct err *err);
 uint16_t nfsd_port(const struct nfsd *d);
 
-/* nfsd_stop() - stop accepting and reading, finish what runs (at most @deadline_ms), send it, close, join.
- * Control loop; blocks. */
-void nfsd_stop(struct nfsd *d, unsigned deadline_ms);
+/**
+ * nfsd_stop() - stop accepting and reading, finish what runs, send it, close, join
+ * @d:		may be NULL
+ * @deadline_ms: for all of it; then what is left is closed, half a second later at the latest
+ *
+ * Control loop; blocks.  Return: false when a call was still stuck in the kernel: it goes on using
+ * the inode cache and the registry, so the process must end without taking them apart.
+ */
+bool nfsd_stop(struct nfsd *d, unsigned deadline_ms);
 
-/* nfsd_metrics() - append Prometheus text: calls and latency by procedure, bytes, connections, DRC, pools */
+/* nfsd_metrics() - append Prometheus text: calls and latency by procedure, bytes, connections, DRC,
+ * pools */
 int nfsd_metrics(struct nfsd *d, struct buf *out);
 
 struct nfsd_summary {

@@ -157,3 +157,30 @@ int jsonx_get_array(json_t *o, const char *key, size_t max_items, json_t **ret, 
 	*ret = v;
 	return 1;
 }
+
+static bool has_word(const char *words, const char *w)
+{
+	size_t n = strlen(w);
+
+	for (const char *p = words; *p != '\0'; p += strspn(p, " ")) {
+		size_t len = strcspn(p, " ");
+
+		if (len == n && memcmp(p, w, n) == 0)
+			return true;
+		p += len;
+	}
+	return false;
+}
+
+int jsonx_only(json_t *o, const char *allowed, struct err *err)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(o, key, value)
+	{
+		if (!has_word(allowed, key))
+			return err_set(err, -EINVAL, "unknown field '%.64s'; allowed are: %s", key, allowed);
+	}
+	return 0;
+}

@@ -28,6 +28,9 @@ int jsonx_parse_object(const char *p, size_t n, json_t **ret, struct err *err);
  * string of at most 255 bytes").  Results are borrowed from @o. */
 int jsonx_get_string(json_t *o, const char *key, size_t max_bytes, const char **ret,
 		     struct err *err);
+/* jsonx_only() - 0, or -EINVAL when @o has a key that is not among the space-separated words of @allowed.
+ * For objects where a misspelt key would leave a door open; elsewhere unknown keys are ignored. */
+int jsonx_only(json_t *o, const char *allowed, struct err *err);
 int jsonx_get_bool(json_t *o, const char *key, bool *ret, struct err *err);
 int jsonx_get_int(json_t *o, const char *key, int64_t min, int64_t max, int64_t *ret,
 		  struct err *err);

@@ -19,8 +19,7 @@
 #include "proto/wire.h"
 
 #define FATTR3_LEN 84 /* bytes: 5 words, 8 double words and times */
-#define ENTRY_LEN  24 /* bytes of an entry without its name: 1, fileid, length of the name, cookie \
-		       */
+#define ENTRY_LEN  24 /* bytes of an entry but for the name: 1, fileid, name length, cookie */
 
 struct cursor {
 	const uint8_t *p;

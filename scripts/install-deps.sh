@@ -6,7 +6,8 @@
 set -euo pipefail
 
 build=(build-essential pkg-config rpcsvc-proto libtirpc-dev libuv1-dev libjansson-dev libsqlite3-dev
-	libfuse3-dev fuse3 libcurl4-openssl-dev libcmocka-dev node-llhttp libseccomp-dev libcap-ng-dev libsodium-dev curl jq)
+	libcmocka-dev node-llhttp libseccomp-dev libcap-ng-dev libsodium-dev libpcre2-dev libarchive-dev
+	libfuse3-dev fuse3 libcurl4-openssl-dev curl jq)
 # The guest machine of tests/nfs-guest fetches what it needs by itself.
 tests=(clang libclang-rt-14-dev clang-format cppcheck shellcheck python3 python3-pytest libnfs-utils sqlite3
 	git procps util-linux strace)

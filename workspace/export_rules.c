@@ -202,7 +202,9 @@ static int net_from_json(json_t *item, struct export_net *ret, struct err *err)
 		if (!json_is_object(item))
 			return err_set(err, -EINVAL,
 				       "'clients' must hold texts or objects with 'network'");
-		rc = jsonx_get_string(item, "network", WORD_MAX - 1, &text, err);
+		rc = jsonx_only(item, "network read_only", err);
+		if (rc == 0)
+			rc = jsonx_get_string(item, "network", WORD_MAX - 1, &text, err);
 		if (rc == 0)
 			return err_set(err, -EINVAL, "'network' is missing in 'clients'");
 		if (rc > 0)
@@ -238,8 +240,11 @@ int export_rules_from_json(json_t *o, struct export_rules *ret, struct err *err)
 	struct export_rules r = {.mode = EXPORT_SQUASH};
 	const char *mode = NULL;
 	json_t *list = NULL;
-	int rc = jsonx_get_string(o, "mode", 16, &mode, err);
+	/* a misspelt "clients" must not leave a workspace open that was meant to be closed */
+	int rc = jsonx_only(o, "mode read_only clients default is_default", err);
 
+	if (rc == 0)
+		rc = jsonx_get_string(o, "mode", 16, &mode, err);
 	if (rc > 0)
 		rc = parse_mode(mode, &r.mode, err);
 	if (rc >= 0)
@@ -311,5 +316,21 @@ bool export_rules_match(const struct export_rules *r, const struct in6_addr *add
 	if (best < 0)
 		return false;
 	*ret_read_only = r->read_only || read_only;
+	return true;
+}
+
+static bool nets_are_same(const struct export_net *a, const struct export_net *b)
+{
+	return a->prefix == b->prefix && a->read_only == b->read_only &&
+	       memcmp(&a->addr, &b->addr, sizeof(a->addr)) == 0;
+}
+
+bool export_rules_are_same(const struct export_rules *a, const struct export_rules *b)
+{
+	if (a->mode != b->mode || a->read_only != b->read_only || a->n_nets != b->n_nets)
+		return false;
+	for (unsigned i = 0; i < a->n_nets; i++)
+		if (!nets_are_same(&a->nets[i], &b->nets[i]))
+			return false;
 	return true;
 }

@@ -80,4 +80,7 @@ json_t *export_rules_to_json(const struct export_rules *r); /* owned; NULL when 
 bool export_rules_match(const struct export_rules *r, const struct in6_addr *addr,
 			bool *ret_read_only);
 
+/* export_rules_are_same() - the same networks in the same order, and the same options; pure */
+bool export_rules_are_same(const struct export_rules *a, const struct export_rules *b);
+
 #endif

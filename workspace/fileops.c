@@ -264,15 +264,22 @@ static ssize_t write_all(struct inode_io *io, const uint8_t *data, size_t len, u
 	return (ssize_t)done;
 }
 
+/* Where the pages are the only copy fsync(2) does nothing, and need not be waited for. */
+static bool may_sync(const struct fileops *f, const struct inode *ino)
+{
+	return f->may_block || __atomic_load_n(&ino->ws->is_in_memory, __ATOMIC_RELAXED);
+}
+
 ssize_t fileops_write(const struct fileops *f, struct inode *ino, uint64_t offset, const void *data,
 		      size_t len, enum fileops_stable stable)
 {
+	uint64_t lost = inode_lost_flushes(ino);
 	struct inode_io *io;
 	struct stall stall;
 	ssize_t n;
 	int rc;
 
-	if (stable == FILEOPS_SYNC && !f->may_block)
+	if (stable == FILEOPS_SYNC && !may_sync(f, ino))
 		return -EAGAIN;
 	if (offset > INT64_MAX || len > (uint64_t)INT64_MAX - offset)
 		return -EFBIG;
@@ -289,6 +296,8 @@ ssize_t fileops_write(const struct fileops *f, struct inode *ino, uint64_t offse
 	stall_end(&stall);
 	if (n >= 0 && stable == FILEOPS_SYNC) {
 		rc = inode_sync(f->inodes, ino);
+		if (rc == 0 && inode_lost_flushes(ino) != lost)
+			rc = -EIO; /* another caller's flush took this data, and failed */
 		if (rc < 0)
 			return rc;
 	}
@@ -299,7 +308,7 @@ int fileops_commit(const struct fileops *f, struct inode *ino)
 {
 	int rc;
 
-	if (!f->may_block)
+	if (!may_sync(f, ino))
 		return -EAGAIN;
 	rc = inode_sync(f->inodes, ino);
 	/* A client commits when it closes the file: somebody may now want to execute it. */

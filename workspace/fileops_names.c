@@ -15,15 +15,15 @@
 /* Times that a name may come and go between two looks at it before the client is asked to wait. */
 #define CREATE_TRIES 16
 
+/* Inline too, unless the workspace has just been slow: then only what the kernel has in its caches. */
 static int lookup_name(const struct fileops *f, struct inode *dir, const char *name,
 		       struct inode **ret)
 {
 	struct stall stall;
-	int rc = inode_lookup(f->inodes, dir, name, f->may_block, ret);
+	int rc;
 
-	/* Not in the kernel's caches: missing names never are on some file systems. */
-	if (rc != -EAGAIN || f->may_block || !stall_begin(f, dir->ws, &stall))
-		return rc;
+	if (!stall_begin(f, dir->ws, &stall))
+		return inode_lookup(f->inodes, dir, name, false, ret);
 	rc = inode_lookup(f->inodes, dir, name, true, ret);
 	stall_end(&stall);
 	return rc;

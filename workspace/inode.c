@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statfs.h>
@@ -49,13 +50,15 @@ static bool key_is_same(const struct inode_key *a, const struct inode_key *b)
 static uint32_t fs_id(struct workspace *ws)
 {
 	uint32_t id = __atomic_load_n(&ws->fs_id, __ATOMIC_RELAXED);
-	struct statfs sf;
+	struct statfs sf = {0};
 	uint64_t raw = 0;
 
 	if (id != 0)
 		return id;
 	if (fstatfs(ws->root_fd, &sf) == 0)
 		memcpy(&raw, &sf.f_fsid, MIN(sizeof(raw), sizeof(sf.f_fsid)));
+	__atomic_store_n(&ws->is_in_memory, sf.f_type == TMPFS_MAGIC || sf.f_type == RAMFS_MAGIC,
+			 __ATOMIC_RELAXED);
 	id = (uint32_t)map_hash_u64(raw ^ (uint64_t)sf.f_type) | 1;
 	__atomic_store_n(&ws->fs_id, id, __ATOMIC_RELAXED);
 	return id;
@@ -265,7 +268,7 @@ static bool evict_from(struct inode_cache *c, struct shard *s)
 	return true;
 }
 
-static void evict_down(struct inode_cache *c)
+void inode_evict_down(struct inode_cache *c)
 {
 	unsigned failed = 0;
 
@@ -318,8 +321,7 @@ static int insert(struct inode_cache *c, struct workspace *ws, const struct inod
 		return rc;
 	}
 	*ret = ino;
-	if (__atomic_load_n(&c->n_fds, __ATOMIC_RELAXED) > c->o.max_fds)
-		evict_down(c);
+	inode_evict_down(c);
 	return 0;
 }
 
@@ -448,11 +450,30 @@ int inode_from_key(struct inode_cache *c, const struct inode_key *key, bool may_
 	return rc == -EXDEV ? -ESTALE : rc;
 }
 
+/* By the handle alone, when the inode is known: two system calls less than opening the name. */
+static int lookup_known(struct inode_cache *c, struct inode *dir, const char *name,
+			struct inode **ret)
+{
+	struct inode_key key;
+	int rc = inode_key_at(c, dir, name, &key);
+
+	if (rc < 0)
+		return rc;
+	*ret = find(c, &key, key_hash(&key));
+	return *ret != NULL ? 0 : -EAGAIN;
+}
+
 int inode_lookup(struct inode_cache *c, struct inode *dir, const char *name, bool may_block,
 		 struct inode **ret)
 {
-	int fd = path_open(dir->path_fd, name, O_PATH | O_NOFOLLOW, 0, may_block ? 0 : PATH_CACHED);
+	int fd, rc;
 
+	if (may_block) {
+		rc = lookup_known(c, dir, name, ret);
+		if (rc == 0 || rc == -ENOENT || rc == -EXDEV)
+			return rc;
+	}
+	fd = path_open(dir->path_fd, name, O_PATH | O_NOFOLLOW, 0, may_block ? 0 : PATH_CACHED);
 	if (fd < 0)
 		return fd;
 	return adopt(c, dir->ws, dir, name, fd, ret);

@@ -166,8 +166,16 @@ void inode_io_put(struct inode_io *io);
 /* inode_io_forget_write() - close the cached writing descriptor once its users are done */
 void inode_io_forget_write(struct inode_cache *c, struct inode *ino);
 
-/* inode_sync() - fsync with group commit: callers that arrive during one share the next.  Blocks.
+/**
+ * inode_sync() - fsync with group commit: callers that arrive during one share the next
+ *
+ * Blocks.  When a flush fails, all who have asked by then get its error.  Return: 0, -errno.
  */
 int inode_sync(struct inode_cache *c, struct inode *ino);
+
+/* Flushes that failed so far, of one inode as long as it is cached, and of all.  Data that was
+ * written before a look at these is safe when a flush succeeds and the number is still the same. */
+uint64_t inode_lost_flushes(struct inode *ino);
+uint64_t inode_cache_lost_flushes(const struct inode_cache *c);
 
 #endif

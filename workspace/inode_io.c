@@ -74,6 +74,7 @@ static void install_io(struct inode_cache *c, struct inode *ino, struct inode_io
 		}
 	}
 	pthread_mutex_unlock(&s->mutex);
+	inode_evict_down(c);
 }
 
 int inode_io_get(struct inode_cache *c, struct inode *ino, bool for_write, bool may_block,
@@ -171,7 +172,8 @@ static struct inode_sync *sync_of(struct inode *ino)
 	return expected;
 }
 
-static int sync_now(struct inode_cache *c, struct inode *ino)
+/* @ret_lost: set when it was the flush that failed: what was written may be gone. */
+static int sync_now(struct inode_cache *c, struct inode *ino, bool *ret_lost)
 {
 	struct inode_io *io;
 	int fd, rc;
@@ -183,6 +185,7 @@ static int sync_now(struct inode_cache *c, struct inode *ino)
 		if (rc < 0)
 			return rc;
 		rc = fsync(io->fd) < 0 ? -errno : 0;
+		*ret_lost = rc < 0;
 		inode_io_put(io);
 		return rc;
 	}
@@ -192,14 +195,43 @@ static int sync_now(struct inode_cache *c, struct inode *ino)
 	if (fd < 0)
 		return fd;
 	rc = fsync(fd) < 0 ? -errno : 0;
+	*ret_lost = rc < 0;
 	(void)close(fd);
 	return rc;
+}
+
+/*
+ * The kernel marks pages that it could not write clean and tells the error once.  So everybody who
+ * has asked by now gets it: an fsync of their own would succeed although their data is lost.  Those
+ * who have not asked yet see the counts, which change before anybody can flush this file again.
+ */
+static void note_failure(struct inode_cache *c, struct inode_sync *s, int rc, bool is_lost)
+{
+	s->done = s->failed_upto = s->n_asked;
+	s->failed_rc = rc;
+	if (!is_lost)
+		return;
+	(void)__atomic_add_fetch(&s->n_lost, 1, __ATOMIC_ACQ_REL);
+	(void)__atomic_add_fetch(&c->n_lost, 1, __ATOMIC_ACQ_REL);
+}
+
+uint64_t inode_lost_flushes(struct inode *ino)
+{
+	const struct inode_sync *s = __atomic_load_n(&ino->sync, __ATOMIC_ACQUIRE);
+
+	return s != NULL ? __atomic_load_n(&s->n_lost, __ATOMIC_ACQUIRE) : 0;
+}
+
+uint64_t inode_cache_lost_flushes(const struct inode_cache *c)
+{
+	return __atomic_load_n(&c->n_lost, __ATOMIC_ACQUIRE);
 }
 
 int inode_sync(struct inode_cache *c, struct inode *ino)
 {
 	struct inode_sync *s = sync_of(ino);
 	uint64_t ticket, covers;
+	bool is_lost = false;
 	int rc = 0;
 
 	if (s == NULL)
@@ -213,14 +245,13 @@ int inode_sync(struct inode_cache *c, struct inode *ino)
 		s->is_running = true;
 		covers = s->n_asked;
 		pthread_mutex_unlock(&s->mutex);
-		rc = sync_now(c, ino);
+		rc = sync_now(c, ino, &is_lost);
 		pthread_mutex_lock(&s->mutex);
 		s->is_running = false;
-		s->done = covers;
-		if (rc < 0) {
-			s->failed_upto = covers;
-			s->failed_rc = rc;
-		}
+		if (rc < 0)
+			note_failure(c, s, rc, is_lost);
+		else
+			s->done = covers;
 		pthread_cond_broadcast(&s->done_cond);
 	} else if (ticket <= s->failed_upto) {
 		rc = s->failed_rc;

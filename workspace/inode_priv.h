@@ -23,6 +23,7 @@ struct inode_cache {
 	size_t n_fds;      /* atomic: descriptors held */
 	unsigned evict_at; /* atomic: next shard to take from */
 	unsigned sweep_at; /* the sweeper's own */
+	uint64_t n_lost;   /* atomic: flushes that failed */
 };
 
 struct inode_sync {
@@ -32,6 +33,7 @@ struct inode_sync {
 	uint64_t done;        /* tickets up to this one are answered */
 	uint64_t failed_upto; /* tickets up to this one met @failed_rc, unless an earlier run
 				 answered them */
+	uint64_t n_lost;      /* atomic: flushes that failed */
 	int failed_rc;
 	bool is_running;
 };
@@ -59,5 +61,9 @@ static inline struct inode_io *inode_detach_io(struct inode_cache *c, struct ino
 }
 
 void inode_sync_free(struct inode_sync *s); /* NULL is fine */
+
+/* Entries that nobody uses leave the cache until it holds no more descriptors than it may.  Not
+ * with a shard's mutex held; called by whoever has added one. */
+void inode_evict_down(struct inode_cache *c);
 
 #endif

@@ -30,25 +30,34 @@ struct store;
 int store_open(const char *data_dir, const char *url, struct store **ret, struct err *err);
 void store_close(struct store *s);
 
-enum ws_row_state { WS_ROW_LIVE = 0, WS_ROW_DELETING = 1, WS_ROW_MAKING = 2 };
+enum ws_row_state {
+	WS_ROW_LIVE = 0,
+	WS_ROW_DELETING = 1,
+	WS_ROW_MAKING = 2,
+	WS_ROW_TRASHED = 3, /* since trashed_ns */
+};
 
 struct ws_row {
 	char id[37];
 	char *name;          /* owned, may be NULL */
 	char *metadata_json; /* owned; an object of strings */
 	char *exports_json;  /* owned, NULL: the default rules */
+	char *adopted;       /* owned, NULL: its files are ours; else the directory they are in */
 	uint32_t owner_uid, owner_gid;
-	uint64_t seq, created_ns, updated_ns;
+	uint64_t seq, created_ns, updated_ns, trashed_ns;
 	enum ws_row_state state;
 };
 void ws_row_fini(struct ws_row *row);
 
 /* store_ws_insert() - sets row->seq; -EEXIST when the id is taken */
 int store_ws_insert(struct store *s, struct ws_row *row, struct err *err);
-/* The next three: -ENOENT when there is no such row. */
+/* The next five: -ENOENT when there is no such row. */
 int store_ws_set_state(struct store *s, const char *id, enum ws_row_state state, struct err *err);
 int store_ws_set_exports(struct store *s, const char *id, const char *json_or_null,
 			 uint64_t updated_ns, struct err *err);
+int store_ws_set_trashed(struct store *s, const char *id, uint64_t trashed_ns, struct err *err);
+int store_ws_set_labels(struct store *s, const char *id, const char *name_or_null,
+			const char *metadata_json, uint64_t updated_ns, struct err *err);
 int store_ws_remove(struct store *s, const char *id, struct err *err); /* and its hints */
 
 /* store_ws_each() - all rows, oldest first; stops when @fn returns other than 0, and returns that.
@@ -66,6 +75,32 @@ struct hint_row {
 int store_hints_put(struct store *s, const struct hint_row *rows, size_t n, struct err *err);
 int store_hints_each(struct store *s, const char *ws_id,
 		     int (*fn)(void *arg, const struct hint_row *row), void *arg, struct err *err);
+
+/* store_ws_get() - one row, whatever its state; *@ret is to be finished.  -ENOENT */
+int store_ws_get(struct store *s, const char *id, struct ws_row *ret, struct err *err);
+
+/* ---- Idempotency-Key ------------------------------------------------------ */
+
+#define STORE_IDEM_HASH    32    /* bytes */
+#define STORE_IDEM_MAX     10000 /* keys; beyond it the oldest are forgotten */
+#define STORE_IDEM_AGE_MAX (24ull * 3600 * 1000000000ull) /* ns that a key is remembered */
+
+struct store_idem {
+	uint8_t hash[STORE_IDEM_HASH]; /* of the request's body */
+	char ws_id[37];                /* of what it was to make */
+	char *answer;                  /* owned; NULL: it was not answered yet */
+};
+
+/**
+ * store_idem_claim() - take a key for a request, or find that it was taken
+ * @idem:	in: hash and ws_id; out, when it was taken: those of then, and the answer
+ *
+ * Return: 0 it is ours, 1 it was taken, -errno.
+ */
+int store_idem_claim(struct store *s, const char *key, uint64_t now_ns, struct store_idem *idem,
+		     struct err *err);
+int store_idem_answer(struct store *s, const char *key, const char *answer, struct err *err);
+int store_idem_forget(struct store *s, const char *key, struct err *err);
 
 /* store_check() - for /ready: can it be read and written now? */
 int store_check(struct store *s, struct err *err);

@@ -36,6 +36,18 @@ static const char *const migrations[] = {
 	") STRICT, WITHOUT ROWID;"
 	"CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), at_ns INTEGER NOT NULL) "
 	"STRICT;",
+
+	/* 2: the trash, adopted directories, and requests that may be sent twice. */
+	"ALTER TABLE workspaces ADD COLUMN trashed_ns INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE workspaces ADD COLUMN adopted TEXT;"
+	"CREATE TABLE idempotency ("
+	" key TEXT PRIMARY KEY,"
+	" hash BLOB NOT NULL,"
+	" ws_id TEXT NOT NULL,"
+	" answer TEXT,"
+	" created_ns INTEGER NOT NULL"
+	") STRICT, WITHOUT ROWID;"
+	"CREATE INDEX idempotency_age ON idempotency (created_ns);",
 };
 
 static int read_version(sqlite3 *db, int *ret, struct err *err)

@@ -14,6 +14,7 @@ void ws_row_fini(struct ws_row *row)
 	free(row->name);
 	free(row->metadata_json);
 	free(row->exports_json);
+	free(row->adopted);
 	*row = (struct ws_row){0};
 }
 
@@ -23,7 +24,7 @@ static int insert_row(sqlite3 *db, void *arg, struct err *err)
 {
 	static const char sql[] =
 		"INSERT INTO workspaces (id, name, metadata, exports, owner_uid, owner_gid,"
-		" created_ns, updated_ns, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+		" created_ns, updated_ns, state, adopted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 	auto_stmt sqlite3_stmt *st = NULL;
 	struct ws_row *row = arg;
 	int rc = store_prepare(db, sql, "add a workspace", &st, err);
@@ -39,6 +40,7 @@ static int insert_row(sqlite3 *db, void *arg, struct err *err)
 	(void)store_bind_u64(st, 7, row->created_ns);
 	(void)store_bind_u64(st, 8, row->updated_ns);
 	(void)store_bind_u64(st, 9, row->state);
+	(void)store_bind_text(st, 10, row->adopted);
 	if (sqlite3_step(st) != SQLITE_DONE)
 		return store_fail(db, "add a workspace", err);
 	row->seq = (uint64_t)sqlite3_last_insert_rowid(db);
@@ -52,8 +54,8 @@ int store_ws_insert(struct store *s, struct ws_row *row, struct err *err)
 
 struct ws_change {
 	const char *id;
-	const char *exports_json;
-	uint64_t updated_ns;
+	const char *exports_json, *name, *metadata_json;
+	uint64_t updated_ns, trashed_ns;
 	enum ws_row_state state;
 };
 
@@ -112,6 +114,58 @@ int store_ws_set_exports(struct store *s, const char *id, const char *json_or_nu
 	return store_write(s, "change a workspace's export rules", update_exports, &c, err);
 }
 
+static int update_trashed(sqlite3 *db, void *arg, struct err *err)
+{
+	static const char what[] = "move a workspace to the trash";
+	auto_stmt sqlite3_stmt *st = NULL;
+	const struct ws_change *c = arg;
+	int rc = store_prepare(db, "UPDATE workspaces SET state = ?, trashed_ns = ? WHERE id = ?",
+			       what, &st, err);
+
+	if (rc < 0)
+		return rc;
+	(void)store_bind_u64(st, 1, WS_ROW_TRASHED);
+	(void)store_bind_u64(st, 2, c->trashed_ns);
+	(void)store_bind_text(st, 3, c->id);
+	return step_one_row(db, st, what, err);
+}
+
+int store_ws_set_trashed(struct store *s, const char *id, uint64_t trashed_ns, struct err *err)
+{
+	struct ws_change c = {.id = id, .trashed_ns = trashed_ns};
+
+	return store_write(s, "move a workspace to the trash", update_trashed, &c, err);
+}
+
+static int update_labels(sqlite3 *db, void *arg, struct err *err)
+{
+	static const char what[] = "change a workspace's name and metadata";
+	static const char sql[] =
+		"UPDATE workspaces SET name = ?, metadata = ?, updated_ns = ? WHERE id = ?";
+	auto_stmt sqlite3_stmt *st = NULL;
+	const struct ws_change *c = arg;
+	int rc = store_prepare(db, sql, what, &st, err);
+
+	if (rc < 0)
+		return rc;
+	(void)store_bind_text(st, 1, c->name);
+	(void)store_bind_text(st, 2, c->metadata_json);
+	(void)store_bind_u64(st, 3, c->updated_ns);
+	(void)store_bind_text(st, 4, c->id);
+	return step_one_row(db, st, what, err);
+}
+
+int store_ws_set_labels(struct store *s, const char *id, const char *name_or_null,
+			const char *metadata_json, uint64_t updated_ns, struct err *err)
+{
+	struct ws_change c = {.id = id,
+			      .name = name_or_null,
+			      .metadata_json = metadata_json,
+			      .updated_ns = updated_ns};
+
+	return store_write(s, "change a workspace's name and metadata", update_labels, &c, err);
+}
+
 static int delete_row(sqlite3 *db, void *arg, struct err *err)
 {
 	auto_stmt sqlite3_stmt *st = NULL;
@@ -141,11 +195,16 @@ enum {
 	COL_GID,
 	COL_CREATED,
 	COL_UPDATED,
-	COL_STATE
+	COL_STATE,
+	COL_TRASHED,
+	COL_ADOPTED
 };
 
-static const char select_sql[] = "SELECT seq, id, name, metadata, exports, owner_uid, owner_gid,"
-				 " created_ns, updated_ns, state FROM workspaces ORDER BY seq";
+#define SELECT                                                                                     \
+	"SELECT seq, id, name, metadata, exports, owner_uid, owner_gid,"                           \
+	" created_ns, updated_ns, state, trashed_ns, adopted FROM workspaces"
+static const char select_sql[] = SELECT " ORDER BY seq";
+static const char select_one_sql[] = SELECT " WHERE id = ?";
 
 /* Owned copy of a text column; NULL stays NULL.  A NUL byte inside is damage. */
 static int copy_text(sqlite3_stmt *st, int col, char **ret)
@@ -169,7 +228,7 @@ static int read_row(sqlite3_stmt *st, struct ws_row *row)
 	uint64_t gid = store_column_u64(st, COL_GID);
 	int rc;
 
-	if (id == NULL || strlen(id) != sizeof(row->id) - 1 || state > WS_ROW_MAKING ||
+	if (id == NULL || strlen(id) != sizeof(row->id) - 1 || state > WS_ROW_TRASHED ||
 	    uid > UINT32_MAX || gid > UINT32_MAX)
 		return -EINVAL;
 	memcpy(row->id, id, sizeof(row->id));
@@ -178,12 +237,15 @@ static int read_row(sqlite3_stmt *st, struct ws_row *row)
 	row->owner_gid = (uint32_t)gid;
 	row->created_ns = store_column_u64(st, COL_CREATED);
 	row->updated_ns = store_column_u64(st, COL_UPDATED);
+	row->trashed_ns = store_column_u64(st, COL_TRASHED);
 	row->state = (enum ws_row_state)state;
 	rc = copy_text(st, COL_NAME, &row->name);
 	if (rc == 0)
 		rc = copy_text(st, COL_METADATA, &row->metadata_json);
 	if (rc == 0)
 		rc = copy_text(st, COL_EXPORTS, &row->exports_json);
+	if (rc == 0)
+		rc = copy_text(st, COL_ADOPTED, &row->adopted);
 	if (rc == 0 && row->metadata_json == NULL)
 		rc = -EINVAL;
 	return rc;
@@ -222,6 +284,38 @@ int store_ws_each(struct store *s, int (*fn)(void *arg, const struct ws_row *row
 
 	(void)pthread_mutex_lock(&s->mutex);
 	rc = each_row(s->db, fn, arg, err);
+	(void)pthread_mutex_unlock(&s->mutex);
+	return rc;
+}
+
+static int get_row(sqlite3 *db, const char *id, struct ws_row *ret, struct err *err)
+{
+	auto_stmt sqlite3_stmt *st = NULL;
+	int rc = store_prepare(db, select_one_sql, "read a workspace", &st, err);
+
+	if (rc < 0)
+		return rc;
+	(void)store_bind_text(st, 1, id);
+	switch (sqlite3_step(st)) {
+	case SQLITE_ROW:
+		rc = read_row(st, ret);
+		if (rc < 0)
+			(void)err_set(err, rc, "store: the row of a workspace is damaged");
+		return rc;
+	case SQLITE_DONE:
+		return err_set(err, -ENOENT, "store: no such workspace");
+	default:
+		return store_fail(db, "read a workspace", err);
+	}
+}
+
+int store_ws_get(struct store *s, const char *id, struct ws_row *ret, struct err *err)
+{
+	int rc;
+
+	*ret = (struct ws_row){0};
+	(void)pthread_mutex_lock(&s->mutex);
+	rc = get_row(s->db, id, ret, err);
 	(void)pthread_mutex_unlock(&s->mutex);
 	return rc;
 }

@@ -31,24 +31,29 @@ struct frame {
 	int fd; /* owned; -1 while it is not kept open */
 	uint64_t ino;
 	const char *name;   /* borrowed from the subdirs of the frame below; "" for the root */
+	size_t path_len;    /* bytes of walker.path that name it */
 	struct buf subdirs; /* owned; for each: 8 bytes of inode number, the name, NUL */
 	size_t next;        /* bytes of subdirs already visited */
 };
 
 struct walker {
-	int (*fn)(void *arg, const struct tree_entry *e);
+	const struct tree_walk_ops *ops; /* borrowed */
 	void *arg;
 	struct tree_walk_result *result;
+	struct buf path; /* owned: of the top frame's directory, with a NUL behind it */
 	struct timespec began;
 	uint64_t mnt_id;
 	struct frame *stack; /* owned */
 	size_t depth, cap;   /* frames */
 };
 
-static void note_error(struct walker *w, int rc)
+/* @name in the top frame's directory, or NULL for that itself. */
+static void note_error(struct walker *w, const char *name, int rc)
 {
 	if (w->result->first_err == 0)
 		w->result->first_err = rc;
+	if (w->ops->unread != NULL && w->depth > 0)
+		w->ops->unread(w->arg, (const char *)w->path.data, name, rc);
 }
 
 /* What the kernel says of a directory that is not there any more, or not a directory. */
@@ -120,26 +125,31 @@ static int remember_subdir(struct frame *f, uint64_t ino, const char *name)
 static int visit(struct walker *w, struct frame *f, const char *name)
 {
 	struct statx stx;
-	struct tree_entry e = {.dirfd = f->fd, .name = name, .parent_ino = f->ino, .stx = &stx};
-	int rc;
+	struct tree_entry e = {.dirfd = f->fd,
+			       .name = name,
+			       .dir = (const char *)w->path.data,
+			       .depth = w->depth - 1,
+			       .parent_ino = f->ino,
+			       .stx = &stx};
+	int rc, remembered = 0;
 
 	if (statx(f->fd, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT,
 		  STATX_TYPE | STATX_INO | STATX_BTIME | STATX_MNT_ID, &stx) < 0) {
 		if (errno == ENOENT) /* removed, or moved to where we may have been */
 			w->result->is_raced = true;
 		else
-			note_error(w, -errno);
+			note_error(w, name, -errno);
 		return 0;
 	}
 	if (stx.stx_mnt_id != w->mnt_id)
 		return 0;
 	w->result->n_entries++;
-	if (S_ISDIR(stx.stx_mode)) {
-		rc = remember_subdir(f, stx.stx_ino, name);
-		if (rc < 0)
-			note_error(w, rc);
-	}
-	return w->fn(w->arg, &e);
+	rc = w->ops->entry(w->arg, &e);
+	if (rc == 0 && S_ISDIR(stx.stx_mode))
+		remembered = remember_subdir(f, stx.stx_ino, name);
+	if (remembered < 0)
+		note_error(w, name, remembered);
+	return rc == TREE_WALK_PRUNE ? 0 : rc;
 }
 
 /* Its ctime, which nobody can set back, tells whether names came or went since the walk began. */
@@ -163,7 +173,7 @@ static int read_frame(struct walker *w, struct frame *f)
 	if (dup_fd >= 0)
 		d = fdopendir(dup_fd);
 	if (d == NULL) {
-		note_error(w, -errno);
+		note_error(w, NULL, -errno);
 		if (dup_fd >= 0)
 			(void)close(dup_fd);
 		return 0;
@@ -179,21 +189,34 @@ static int read_frame(struct walker *w, struct frame *f)
 			rc = visit(w, f, e->d_name);
 	}
 	if (rc == 0 && errno != 0)
-		note_error(w, -errno);
+		note_error(w, NULL, -errno);
 	check_race(w, f);
 	return rc;
 }
 
 /* ---- the stack ----------------------------------------------------------- */
 
+/* Makes the path that of @name in the top frame's directory. */
+static int extend_path(struct walker *w, const char *name, size_t *ret_len)
+{
+	size_t above = w->depth > 0 ? w->stack[w->depth - 1].path_len : 0;
+	int rc;
+
+	w->path.len = above;
+	rc = buf_printf(&w->path, "%s%s", above > 0 ? "/" : "", name);
+	*ret_len = w->path.len;
+	return rc;
+}
+
 /* Takes @fd, reads the directory, and leaves it on top of the stack. */
 static int push(struct walker *w, int fd, const char *name, uint64_t ino)
 {
 	auto_close int owned = fd;
 	struct frame *f;
+	size_t path_len;
 
 	if (w->depth == DEPTH_MAX) {
-		note_error(w, -ENAMETOOLONG);
+		note_error(w, name, -ENAMETOOLONG);
 		return 0;
 	}
 	if (w->depth == w->cap) {
@@ -201,15 +224,22 @@ static int push(struct walker *w, int fd, const char *name, uint64_t ino)
 		struct frame *more = reallocarray(w->stack, cap, sizeof(*more));
 
 		if (more == NULL) {
-			note_error(w, -ENOMEM);
+			note_error(w, name, -ENOMEM);
 			return 0;
 		}
 		w->stack = more;
 		w->cap = cap;
 	}
+	if (extend_path(w, name, &path_len) < 0) {
+		note_error(w, name, -ENOMEM);
+		return 0;
+	}
 	f = &w->stack[w->depth++];
-	*f = (struct frame){
-		.fd = take_fd(&owned), .ino = ino, .name = name, .subdirs.max = SUBDIRS_BYTES};
+	*f = (struct frame){.fd = take_fd(&owned),
+			    .ino = ino,
+			    .name = name,
+			    .path_len = path_len,
+			    .subdirs.max = SUBDIRS_BYTES};
 	if (w->depth > KEEP_FDS) {
 		struct frame *old = &w->stack[w->depth - 1 - KEEP_FDS];
 
@@ -223,6 +253,10 @@ static void pop(struct walker *w)
 {
 	struct frame *f = &w->stack[--w->depth];
 
+	if (w->depth > 0) { /* the path of the one above: never longer, so it is only cut */
+		w->path.len = f[-1].path_len;
+		w->path.data[w->path.len] = '\0';
+	}
 	if (f->fd >= 0)
 		(void)close(f->fd);
 	buf_free(&f->subdirs);
@@ -230,12 +264,12 @@ static void pop(struct walker *w)
 
 /* A part of the tree that cannot be entered: vanished ones may be elsewhere now, mounts are not
  * ours. */
-static void note_unopened(struct walker *w, int rc)
+static void note_unopened(struct walker *w, const char *name, int rc)
 {
 	if (means_vanished(rc))
 		w->result->is_raced = true;
 	else if (rc != -EXDEV)
-		note_error(w, rc);
+		note_error(w, name, rc);
 }
 
 static int enter_next_subdir(struct walker *w)
@@ -248,7 +282,7 @@ static int enter_next_subdir(struct walker *w)
 	if (f->fd < 0)
 		rc = reopen_top(w);
 	if (rc < 0) {
-		note_unopened(w, rc);
+		note_unopened(w, NULL, rc);
 		f->next = f->subdirs.len;
 		return 0;
 	}
@@ -257,7 +291,7 @@ static int enter_next_subdir(struct walker *w)
 	f->next += sizeof(ino) + strlen(name) + 1;
 	rc = open_dir(f->fd, name, ino);
 	if (rc < 0) {
-		note_unopened(w, rc);
+		note_unopened(w, name, rc);
 		return 0;
 	}
 	return push(w, rc, name, ino);
@@ -277,10 +311,10 @@ static int open_root(struct walker *w, int root_fd, uint64_t *ret_ino)
 	return take_fd(&fd);
 }
 
-int tree_walk(int root_fd, int (*fn)(void *arg, const struct tree_entry *e), void *arg,
-	      struct tree_walk_result *ret)
+int tree_walk_with(int root_fd, const struct tree_walk_ops *ops, void *arg,
+		   struct tree_walk_result *ret)
 {
-	struct walker w = {.fn = fn, .arg = arg, .result = ret};
+	struct walker w = {.ops = ops, .arg = arg, .result = ret};
 	uint64_t ino = 0;
 	int fd, rc;
 
@@ -302,5 +336,14 @@ int tree_walk(int root_fd, int (*fn)(void *arg, const struct tree_entry *e), voi
 	while (w.depth > 0)
 		pop(&w);
 	free(w.stack);
+	buf_free(&w.path);
 	return rc;
+}
+
+int tree_walk(int root_fd, int (*fn)(void *arg, const struct tree_entry *e), void *arg,
+	      struct tree_walk_result *ret)
+{
+	const struct tree_walk_ops ops = {.entry = fn};
+
+	return tree_walk_with(root_fd, &ops, arg, ret);
 }

@@ -7,6 +7,7 @@
  *   MAKING    the folder may be there in part: remove it, drop the row; nobody was told of it
  *   LIVE      the folder is complete and on disk: serve it
  *   DELETING  the folder may be gone in part: remove the rest, drop the row
+ *   TRASHED   the folder is in the trash, or on its way (ws_trash.c)
  *
  * Reads of the registry are a shared lock and a reference; changes to it hold the lock only to link
  * or unlink, never over disk or store.
@@ -32,27 +33,17 @@
 #include "base/log.h"
 #include "proto/jsonx.h"
 #include "workspace/path.h"
+#include "workspace/registry_priv.h"
 #include "workspace/store.h"
 #include "workspace/ws_id.h"
 #include "workspace/ws_meta.h"
 
-#define SHORT_ID 8 /* characters of an id in the log: enough to find it, too few to mount it */
-
-/* A workspace's rules; kept until the registry closes, since readers hold no reference to them. */
+/* Rules that some workspace has or had.  Kept until the registry closes, since readers hold no
+ * reference to them, and shared by all that have the same: so what sets them again and again, or to
+ * and fro, takes no more memory. */
 struct rules_node {
 	struct list link;
 	struct export_rules rules;
-};
-
-struct ws_registry {
-	struct store *store; /* borrowed */
-	struct ws_registry_options o;
-	int dir_fd; /* owned: the folder of all workspaces */
-	pthread_rwlock_t lock;
-	struct map by_key;           /* protected by lock */
-	uint64_t generation;         /* atomic */
-	pthread_mutex_t rules_mutex; /* one change at a time: store and memory end up the same */
-	struct list rules;           /* protected by rules_mutex */
 };
 
 /* ---- one workspace in memory --------------------------------------------- */
@@ -71,6 +62,7 @@ static void workspace_free(struct workspace *ws)
 		(void)close(ws->root_fd);
 	ws_meta_free(ws->metadata, ws->n_metadata);
 	free(ws->name);
+	free(ws->adopted);
 	free(ws);
 }
 
@@ -97,8 +89,15 @@ static void set_identity(struct workspace *ws, const uint8_t uuid[16])
 
 static struct rules_node *rules_keep(struct ws_registry *r, const struct export_rules *rules)
 {
-	struct rules_node *n = malloc(sizeof(*n));
+	struct rules_node *n;
+	struct list *pos;
 
+	list_for_each (pos, &r->rules) {
+		n = list_entry(pos, struct rules_node, link);
+		if (export_rules_are_same(&n->rules, rules))
+			return n;
+	}
+	n = malloc(sizeof(*n));
 	if (n == NULL)
 		return NULL;
 	n->rules = *rules;
@@ -106,7 +105,6 @@ static struct rules_node *rules_keep(struct ws_registry *r, const struct export_
 	return n;
 }
 
-/* At start only, before other threads: no lock is needed. */
 static int load_rules(struct ws_registry *r, const char *json, const struct export_rules **ret,
 		      struct err *err)
 {
@@ -119,7 +117,9 @@ static int load_rules(struct ws_registry *r, const char *json, const struct expo
 		rc = export_rules_from_json(o, &rules, err);
 	if (rc < 0)
 		return rc;
+	(void)pthread_mutex_lock(&r->change_mutex);
 	n = rules_keep(r, &rules);
+	(void)pthread_mutex_unlock(&r->change_mutex);
 	if (n == NULL)
 		return err_set(err, -ENOMEM, "out of memory");
 	*ret = &n->rules;
@@ -145,15 +145,19 @@ static int fill_from_row(struct ws_registry *r, struct workspace *ws, const stru
 		if (ws->name == NULL)
 			return err_set(err, -ENOMEM, "out of memory");
 	}
+	if (row->adopted != NULL) {
+		ws->adopted = strdup(row->adopted);
+		if (ws->adopted == NULL)
+			return err_set(err, -ENOMEM, "out of memory");
+	}
 	rc = ws_meta_from_json(row->metadata_json, &ws->metadata, &ws->n_metadata, err);
 	if (rc == 0 && row->exports_json != NULL)
 		rc = load_rules(r, row->exports_json, &ws->exports, err);
 	return rc;
 }
 
-/* In memory alone: root_fd is still -1.  One reference, owned by the caller. */
-static int workspace_from_row(struct ws_registry *r, const struct ws_row *row,
-			      struct workspace **ret, struct err *err)
+int ws_registry_from_row(struct ws_registry *r, const struct ws_row *row, struct workspace **ret,
+			 struct err *err)
 {
 	struct workspace *ws = calloc(1, sizeof(*ws));
 	int rc;
@@ -215,16 +219,36 @@ static int make_folders(struct ws_registry *r, const char *id)
 	return fsync(fd) < 0 || fsync(r->dir_fd) < 0 ? -errno : 0;
 }
 
-static int open_root(struct ws_registry *r, struct workspace *ws, struct err *err)
+static int open_own_files(struct ws_registry *r, const struct workspace *ws, struct err *err)
 {
 	char path[WS_ID_LEN + sizeof("/files")];
-	struct statx stx;
+	int fd;
 
 	(void)snprintf(path, sizeof(path), "%s/files", ws->id);
-	ws->root_fd = open_folder(r->dir_fd, path, O_PATH);
+	fd = open_folder(r->dir_fd, path, O_PATH);
+	if (fd < 0)
+		return err_set(err, fd, "its folder cannot be opened: %s", strerror(-fd));
+	return fd;
+}
+
+/* The broker knows the folder when this has succeeded. */
+static int open_root(struct ws_registry *r, struct workspace *ws, struct err *err)
+{
+	struct statx stx;
+	int rc = 0;
+
+	if (ws->adopted == NULL)
+		ws->root_fd = open_own_files(r, ws, err);
+	else if (r->o.open_adopted != NULL)
+		ws->root_fd = r->o.open_adopted(r->o.arg, ws, err);
+	else
+		return err_set(err, -EINVAL, "'adopt': nothing can be adopted here");
 	if (ws->root_fd < 0)
-		return err_set(err, ws->root_fd, "its folder cannot be opened: %s",
-			       strerror(-ws->root_fd));
+		return ws->root_fd;
+	if (ws->adopted == NULL && r->o.on_open != NULL)
+		rc = r->o.on_open(r->o.arg, ws, err);
+	if (rc < 0)
+		return rc;
 	if (statx(ws->root_fd, "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &stx) < 0)
 		return err_set(err, -errno, "its folder cannot be read: %s", strerror(errno));
 	ws->root_mnt_id = stx.stx_mnt_id;
@@ -234,15 +258,50 @@ static int open_root(struct ws_registry *r, struct workspace *ws, struct err *er
 	return 0;
 }
 
+int workspace_open_staging(const struct workspace *ws)
+{
+	const char *name = ws->adopted != NULL ? WS_ADOPTED_STAGING : "../staging";
+	int fd;
+
+	if (ws->adopted != NULL && mkdirat(ws->root_fd, name, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	fd = openat(ws->root_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+/* Uploads that were being put in place when the daemon was killed. */
+static void empty_staging(const struct workspace *ws)
+{
+	auto_close int staging = workspace_open_staging(ws);
+	auto_closedir DIR *d = NULL;
+	struct dirent *e;
+	int fd;
+
+	if (staging < 0)
+		return;
+	fd = open_folder(staging, ".", O_RDONLY);
+	d = fd >= 0 ? fdopendir(fd) : NULL;
+	if (d == NULL) {
+		if (fd >= 0)
+			(void)close(fd);
+		return;
+	}
+	while ((e = readdir(d)) != NULL)
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+			(void)path_remove_tree(staging, e->d_name, NULL);
+}
+
 /* The end of a deletion and the way back from a creation: folder first, so that the row remembers.
  */
-static int remove_folder_and_row(struct ws_registry *r, const char *id, struct err *err)
+int ws_registry_remove(struct ws_registry *r, const char *id, struct err *err)
 {
 	int rc = path_remove_tree(r->dir_fd, id, err);
 
+	if (rc == 0)
+		rc = path_remove_tree(r->trash_fd, id, err);
 	if (rc < 0)
 		return rc;
-	if (fsync(r->dir_fd) < 0)
+	if (fsync(r->dir_fd) < 0 || fsync(r->trash_fd) < 0)
 		return err_set(err, -errno, "remove the files: %s", strerror(errno));
 	return store_ws_remove(r->store, id, err);
 }
@@ -418,20 +477,22 @@ static int load_row(void *arg, const struct ws_row *row)
 	item = &l->items[l->n++];
 	*item = (struct load_item){.state = row->state};
 	memcpy(item->id, row->id, sizeof(item->id));
-	if (row->state == WS_ROW_LIVE && workspace_from_row(l->r, row, &item->ws, &err) < 0)
+	if (row->state == WS_ROW_TRASHED && ws_trash_load(l->r, row, &err) < 0)
+		log_error(LOG_WS, "skipped a damaged workspace ws=%.*s why=\"%s\"", SHORT_ID,
+			  item->id, err.msg);
+	if (row->state == WS_ROW_LIVE && ws_registry_from_row(l->r, row, &item->ws, &err) < 0)
 		log_error(LOG_WS, "skipped a damaged workspace ws=%.*s why=\"%s\"", SHORT_ID,
 			  item->id, err.msg);
 	return 0;
 }
 
-static int open_loaded(struct ws_registry *r, struct workspace *ws, struct err *err)
+int ws_registry_publish(struct ws_registry *r, struct workspace *ws, struct err *err)
 {
 	int rc = open_root(r, ws, err);
 
-	if (rc == 0 && r->o.on_open != NULL)
-		rc = r->o.on_open(r->o.arg, ws, err);
 	if (rc < 0)
 		return rc;
+	empty_staging(ws);
 	rc = registry_add(r, ws, err);
 	if (rc < 0 && r->o.on_gone != NULL)
 		r->o.on_gone(r->o.arg, ws);
@@ -444,14 +505,16 @@ static void finish_item(struct ws_registry *r, const struct load_item *item)
 	uint8_t uuid[16];
 
 	if (item->state == WS_ROW_LIVE) {
-		if (item->ws != NULL && open_loaded(r, item->ws, &err) < 0)
+		if (item->ws != NULL && ws_registry_publish(r, item->ws, &err) < 0)
 			log_error(LOG_WS, "skipped a workspace ws=%.*s why=\"%s\"", SHORT_ID,
 				  item->id, err.msg);
 		return;
 	}
 	if (!ws_id_parse(item->id, uuid))
 		log_error(LOG_WS, "skipped a damaged workspace why=\"its id is not a UUID v4\"");
-	else if (remove_folder_and_row(r, item->id, &err) < 0)
+	else if (item->state == WS_ROW_TRASHED)
+		ws_trash_settle(r, item->id);
+	else if (ws_registry_remove(r, item->id, &err) < 0)
 		log_error(LOG_WS, "cannot finish a removal ws=%.*s why=\"%s\"", SHORT_ID, item->id,
 			  err.msg);
 	else
@@ -552,16 +615,20 @@ int ws_registry_open(struct store *store, const struct ws_registry_options *o,
 		return err_set(err, -ENOMEM, "out of memory");
 	r->store = store;
 	r->o = *o;
-	r->dir_fd = -1;
+	r->dir_fd = r->trash_fd = -1;
 	r->generation = clock_real_ns();
 	list_init(&r->rules);
+	list_init(&r->trash);
+	(void)pthread_mutex_init(&r->trash_mutex, NULL);
 	init_lock(&r->lock);
-	(void)pthread_mutex_init(&r->rules_mutex, NULL);
+	(void)pthread_mutex_init(&r->change_mutex, NULL);
 	rc = map_init(&r->by_key, 0);
 	if (rc < 0)
 		(void)err_set(err, rc, "out of memory");
 	if (rc == 0)
 		rc = open_workspaces_folder(o->data_dir, &r->dir_fd, err);
+	if (rc == 0)
+		rc = ws_trash_open(r, err);
 	if (rc == 0)
 		rc = load_all(r, err);
 	if (rc < 0) {
@@ -589,18 +656,20 @@ void ws_registry_close(struct ws_registry *r)
 		return;
 	map_each(&r->by_key, drop_from_map, r);
 	map_fini(&r->by_key);
+	ws_trash_close(r);
 	list_for_each_safe (pos, tmp, &r->rules)
 		free(list_entry(pos, struct rules_node, link));
 	if (r->dir_fd >= 0)
 		(void)close(r->dir_fd);
-	(void)pthread_mutex_destroy(&r->rules_mutex);
+	(void)pthread_mutex_destroy(&r->change_mutex);
+	(void)pthread_mutex_destroy(&r->trash_mutex);
 	(void)pthread_rwlock_destroy(&r->lock);
 	free(r);
 }
 
 /* ---- create and delete --------------------------------------------------- */
 
-static void random_id(struct ws_registry *r, char id[WS_ID_LEN + 1])
+void ws_new_id(struct ws_registry *r, char id[WS_ID_LEN + 1])
 {
 	struct workspace *taken;
 	uint8_t uuid[16];
@@ -622,7 +691,10 @@ static int new_row(struct ws_registry *r, const struct ws_create *c, struct ws_r
 		rc = ws_meta_check(c->metadata, c->n_metadata, err);
 	if (rc < 0)
 		return rc;
-	random_id(r, row->id);
+	if (c->id != NULL)
+		memcpy(row->id, c->id, sizeof(row->id));
+	else
+		ws_new_id(r, row->id);
 	row->owner_uid = r->o.owner_uid;
 	row->owner_gid = r->o.owner_gid;
 	row->created_ns = clock_real_ns();
@@ -630,7 +702,9 @@ static int new_row(struct ws_registry *r, const struct ws_create *c, struct ws_r
 	row->state = WS_ROW_MAKING;
 	row->metadata_json = ws_meta_to_json(c->metadata, c->n_metadata);
 	row->name = c->name != NULL ? strdup(c->name) : NULL;
-	if (row->metadata_json == NULL || (c->name != NULL && row->name == NULL))
+	row->adopted = c->adopt != NULL ? strdup(c->adopt) : NULL;
+	if (row->metadata_json == NULL || (c->name != NULL && row->name == NULL) ||
+	    (c->adopt != NULL && row->adopted == NULL))
 		return err_set(err, -ENOMEM, "out of memory");
 	return 0;
 }
@@ -641,7 +715,7 @@ static void roll_back(struct ws_registry *r, const char *id)
 
 	/* It may have got as far as LIVE. */
 	(void)store_ws_set_state(r->store, id, WS_ROW_MAKING, NULL);
-	if (remove_folder_and_row(r, id, &err) < 0)
+	if (ws_registry_remove(r, id, &err) < 0)
 		log_error(LOG_WS,
 			  "a failed creation is removed at the next start ws=%.*s why=\"%s\"",
 			  SHORT_ID, id, err.msg);
@@ -657,8 +731,6 @@ static int make_workspace(struct ws_registry *r, const struct ws_row *row, struc
 	if (rc < 0)
 		return err_set(err, rc, "make the folder: %s", strerror(-rc));
 	rc = open_root(r, ws, err);
-	if (rc == 0 && r->o.on_open != NULL)
-		rc = r->o.on_open(r->o.arg, ws, err);
 	if (rc < 0)
 		return rc;
 	rc = store_ws_set_state(r->store, row->id, WS_ROW_LIVE, err);
@@ -681,7 +753,7 @@ int ws_create(struct ws_registry *r, const struct ws_create *c, struct workspace
 	rc = store_ws_insert(r->store, &row, err);
 	if (rc < 0)
 		goto out;
-	rc = workspace_from_row(r, &row, &ws, err);
+	rc = ws_registry_from_row(r, &row, &ws, err);
 	if (rc == 0)
 		rc = make_workspace(r, &row, ws, err);
 	if (rc < 0) {
@@ -697,17 +769,34 @@ out:
 	return rc < 0 ? err_wrap(err, rc, "create workspace") : 0;
 }
 
+bool ws_registry_retire(struct ws_registry *r, struct workspace *ws)
+{
+	if (!registry_take_out(r, ws))
+		return false;
+	if (r->o.on_gone != NULL)
+		r->o.on_gone(r->o.arg, ws);
+	return true;
+}
+
+/* On a full disk there is no room for the mark, and a deletion is what would make some.  Without
+ * the mark a crash before the end leaves a workspace with a part of its files, to be deleted again.
+ */
+static int mark_deleting(struct ws_registry *r, const char *id, struct err *err)
+{
+	int rc = store_ws_set_state(r->store, id, WS_ROW_DELETING, err);
+
+	return rc == -ENOSPC ? 0 : rc;
+}
+
 static int delete_found(struct ws_registry *r, struct workspace *ws, struct err *err)
 {
-	int rc = store_ws_set_state(r->store, ws->id, WS_ROW_DELETING, err);
+	int rc = mark_deleting(r, ws->id, err);
 
 	if (rc < 0)
 		return rc;
-	if (!registry_take_out(r, ws))
+	if (!ws_registry_retire(r, ws))
 		return err_set(err, -ENOENT, "it is being deleted already");
-	if (r->o.on_gone != NULL)
-		r->o.on_gone(r->o.arg, ws);
-	rc = remove_folder_and_row(r, ws->id, err);
+	rc = ws_registry_remove(r, ws->id, err);
 	workspace_unref(ws); /* the registry's */
 	return rc;
 }
@@ -717,8 +806,10 @@ int ws_delete(struct ws_registry *r, const char *id, struct err *err)
 	struct workspace *ws = ws_find(r, id);
 	int rc;
 
-	if (ws == NULL)
-		return err_set(err, -ENOENT, "no such workspace");
+	if (ws == NULL) {
+		rc = ws_trash_delete(r, id, err);
+		return rc == -ENOENT ? err_set(err, rc, "no such workspace") : rc;
+	}
 	rc = delete_found(r, ws, err);
 	if (rc < 0)
 		(void)err_wrap(err, rc, "delete workspace");
@@ -758,13 +849,8 @@ static int set_exports_locked(struct ws_registry *r, struct workspace *ws,
 			return err_set(err, -ENOMEM, "out of memory");
 	}
 	rc = store_rules(r, ws, rules, now_ns, err);
-	if (rc < 0) {
-		if (n != NULL) { /* nobody has seen it */
-			list_del(&n->link);
-			free(n);
-		}
+	if (rc < 0)
 		return rc;
-	}
 	__atomic_store_n(&ws->exports, n != NULL ? &n->rules : NULL, __ATOMIC_RELEASE);
 	(void)__atomic_fetch_add(&ws->export_gen, 1, __ATOMIC_RELEASE);
 	__atomic_store_n(&ws->updated_ns, now_ns, __ATOMIC_RELAXED);
@@ -776,9 +862,9 @@ int ws_set_exports(struct ws_registry *r, struct workspace *ws, const struct exp
 {
 	int rc;
 
-	(void)pthread_mutex_lock(&r->rules_mutex);
+	(void)pthread_mutex_lock(&r->change_mutex);
 	rc = set_exports_locked(r, ws, rules, err);
-	(void)pthread_mutex_unlock(&r->rules_mutex);
+	(void)pthread_mutex_unlock(&r->change_mutex);
 	return rc < 0 ? err_wrap(err, rc, "set export rules") : 0;
 }
 

@@ -39,10 +39,13 @@ struct workspace {
 	uint64_t key;  /* first 8 bytes of the uuid, big-endian: in handles; unique */
 	uint64_t fsid; /* what NFS shows as fsid: never 0 or 1, constant for the workspace's life */
 	int root_fd;   /* owned: O_PATH|O_DIRECTORY of files/; -1 only while it is being made */
+	char *adopted; /* owned, immutable: the operator's directory that is root_fd; NULL: files/
+			*/
 	uint64_t root_mnt_id; /* stx_mnt_id of root_fd: what is mounted inside shows another */
 	uint64_t root_ino;    /* inode number of root_fd */
 	uint32_t root_dev_major, root_dev_minor;
-	uint32_t fs_id; /* atomic; the file system in handles; 0 until inode.c asked */
+	uint32_t fs_id;    /* atomic; the file system in handles; 0 until inode.c asked */
+	bool is_in_memory; /* atomic; set with fs_id: there is no disk to sync to */
 	/* atomic; CLOCK_MONOTONIC: until then what may wait goes to a pool at once */
 	uint64_t slow_until_ns;
 	uid_t owner_uid; /* what every door shows */
@@ -50,8 +53,9 @@ struct workspace {
 	bool is_gone;                    /* atomic: deleted; handles answer ESTALE */
 	uint64_t seq;                    /* creation order, for newest-first lists */
 	uint64_t created_ns, updated_ns; /* CLOCK_REALTIME; updated_ns is atomic */
-	char *name;                      /* owned, may be NULL; immutable */
-	struct ws_pair *metadata;        /* owned */
+	/* These three change (ws_update()): read them between ws_labels_hold() and _release(). */
+	char *name;               /* owned, may be NULL */
+	struct ws_pair *metadata; /* owned */
 	size_t n_metadata;
 	const struct export_rules *exports; /* atomic; NULL = the registry's default rules */
 	uint64_t export_gen; /* atomic: counts changes, which make a cached verdict old */
@@ -59,6 +63,13 @@ struct workspace {
 
 void workspace_ref(struct workspace *ws);   /* any thread */
 void workspace_unref(struct workspace *ws); /* any thread; the last one closes root_fd and frees */
+
+/* workspace_open_staging() - O_PATH descriptor of the folder beside files/, on the same file
+ * system, that no door shows: what is in it is moved into files/ or removed at the next start. That
+ * of an adopted directory is a folder in it, WS_ADOPTED_STAGING, since nothing else is ours there.
+ * -errno. */
+#define WS_ADOPTED_STAGING ".workspaced-staging"
+int workspace_open_staging(const struct workspace *ws);
 
 /* ---- the registry ------------------------------------------------------- */
 
@@ -74,6 +85,9 @@ struct ws_registry_options {
 	 * knows the folder; and after nobody can find it any more.  May be NULL.  Pool or main
 	 * thread. */
 	int (*on_open)(void *arg, const struct workspace *ws, struct err *err);
+	/* Instead of on_open for an adopted directory: opens it, O_PATH, and makes it known.  May
+	 * be NULL: nothing can be adopted. */
+	int (*open_adopted)(void *arg, const struct workspace *ws, struct err *err);
 	void (*on_gone)(void *arg, const struct workspace *ws);
 	void *arg;
 };
@@ -90,7 +104,9 @@ int ws_registry_open(struct store *store, const struct ws_registry_options *o,
 void ws_registry_close(struct ws_registry *r); /* every reference but the registry's must be back */
 
 struct ws_create {
+	const char *id;                 /* borrowed; NULL: a new one; else of ws_new_id() */
 	const char *name;               /* borrowed, may be NULL */
+	const char *adopt;              /* borrowed; NULL, or a directory to be the files */
 	const struct ws_pair *metadata; /* borrowed */
 	size_t n_metadata;
 };
@@ -103,6 +119,9 @@ struct ws_create {
  */
 int ws_create(struct ws_registry *r, const struct ws_create *c, struct workspace **ret,
 	      struct err *err);
+
+/* ws_new_id() - an id that no workspace has */
+void ws_new_id(struct ws_registry *r, char id[WS_ID_LEN + 1]);
 
 /* ws_find() - by text id; text that is no known id gives NULL.  Owned reference.  Any thread. */
 struct workspace *ws_find(struct ws_registry *r, const char *id);
@@ -126,6 +145,43 @@ uint64_t ws_list_generation(struct ws_registry *r);
  * start).
  */
 int ws_delete(struct ws_registry *r, const char *id, struct err *err);
+
+/* ---- the trash ---------------------------------------------------------- */
+
+/*
+ * A workspace in the trash is served by no door and found by no id; its files and its row are kept.
+ * ws_delete() takes one from there as well.  All of these block; pool thread.
+ */
+
+/* ws_trash() - take out of the registry and put it there.  0, -ENOENT, -errno */
+int ws_trash(struct ws_registry *r, const char *id, struct err *err);
+/* ws_untrash() - serve it again.  *@ret is a reference the caller owns.  0, -ENOENT, -errno */
+int ws_untrash(struct ws_registry *r, const char *id, struct workspace **ret, struct err *err);
+/* ws_trash_list() - newest first; stops when @fn returns other than 0, and returns that.  The trash
+ * is locked meanwhile. */
+int ws_trash_list(struct ws_registry *r,
+		  int (*fn)(void *arg, const struct workspace *ws, uint64_t trashed_ns), void *arg);
+/* ws_trash_is_due() - is there one that came before @until_ns (CLOCK_REALTIME)?  Any thread. */
+bool ws_trash_is_due(struct ws_registry *r, uint64_t until_ns);
+/* ws_trash_purge() - remove the oldest of those for good */
+void ws_trash_purge(struct ws_registry *r, uint64_t until_ns);
+
+/* ---- changes ------------------------------------------------------------ */
+
+/* Any thread, for as long as copying takes. */
+void ws_labels_hold(void);
+void ws_labels_release(void);
+
+struct ws_patch {
+	bool has_name;
+	const char *name;               /* borrowed; NULL: no name */
+	const struct ws_pair *metadata; /* borrowed; merged; a value of NULL takes the pair away */
+	size_t n_metadata;
+	bool replaces_metadata; /* instead of merging */
+};
+/* ws_update() - 0, -EINVAL with a sentence, -ENOENT, -errno.  Pool thread. */
+int ws_update(struct ws_registry *r, struct workspace *ws, const struct ws_patch *p,
+	      struct err *err);
 
 /* ws_set_exports() - publish rules (copied) and store them; NULL returns to the default.  Pool
  * thread. */

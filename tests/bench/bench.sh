@@ -107,54 +107,62 @@ P
 	echo "| resident memory after they closed | $((after / 1024)) MiB (before: $((before / 1024))) |"
 }
 
-{
-	echo "workspaced $("$daemon" --version) on $(nproc) CPUs, Linux $(uname -r), $(date -u +%F)"
-	for fs in $fs_list; do
-		mount_fs "$fs"
-		dir=$work/$fs
-		mkdir "$dir/peer"
-		start_ours "$dir"
-		specs=()
-		if [ "${BENCH_PEER:-yes}" != no ]; then
-			gport=$(free_port) mport=$(free_port)
-			line=$(NFSBENCH_STATE=$work/ganesha "$here/run-peer-ganesha.sh" start "$dir/peer" "$gport" "$mport")
-			ganesha=$gport
-			gpid=$(sed -n 's/^pid=\([0-9]*\).*/\1/p' <<<"$line")
-			specs+=("ganesha=127.0.0.1:$gport:$mport:$dir/peer:$gpid")
-		fi
-		specs+=("ours=127.0.0.1:$ours_port:$ours_port:/$ours_id:$ours_pid")
-		echo
-		echo "## $fs: the machine's limits"
-		echo
-		"$out/limits" -d "$dir" -s 0.5 -r 3 tcp-pingpong-1-other-cpu tcp-pingpong-32-other-cpu tcp-pingpong-32-batched \
-			tcp-stream list-stat-handle-10k create-close-unlink | tee "$out/limits-$fs.jsonl"
-		for depth in $depths; do
-			wl=$workloads pin=()
-			[ "$fs" != ext4 ] || wl=$wl,write-sync
-			[ "$depth" != 1 ] || pin=(-x "--cpu 0")
-			"$here/compare.sh" -d "$depth" -r "$repeats" -s "$secs" -w "$wl" -W 2 "${pin[@]}" \
-				-o "$out/runs-$fs-$depth.jsonl" "${specs[@]}" 2>>"$out/compare.err" | sed "s/^\([0-9]* connection\)/## $fs, \1/"
-		done
-		if [ "$fs" = tmpfs ]; then
-			"$NFSBENCH" --port "$ours_port" --mountport "$ours_port" --export "/$ours_id" --depth 32 --seconds "$secs" \
-				--workloads getattr --label ours >"$out/getattr32.jsonl"
-			"$out/limits" -d "$dir" -s 1 -r 3 tcp-pingpong-32-other-cpu >"$out/pingpong32.jsonl"
-			awk -F'[:,]' '
-				function val(k, i) { for (i = 1; i < NF; i++) if ($i == "\"" k "\"") return $(i + 1); return 0 }
-				/"limit"/ { limit = val("median") } /"workload"/ { got = val("ops_per_s") }
-				END { printf "\ngetattr, 32 in flight: %.0f/s = %.2f of the ping-pong limit %.0f/s\n", got, got / limit, limit }
-			' "$out/pingpong32.jsonl" "$out/getattr32.jsonl"
-			stop_ours
-			start_ours "$dir"
-			echo
-			echo "| memory | |"
-			echo "|---|--:|"
-			measure_memory
-		fi
-		stop_ours
-		if [ -n "$ganesha" ]; then
-			NFSBENCH_STATE=$work/ganesha "$here/run-peer-ganesha.sh" stop "$ganesha"
-			ganesha=
-		fi
+# Not a pipeline: what is mounted and started must be known to this shell, which cleans it up.
+exec > >(tee "$out/report.txt")
+
+echo "$("$daemon" --version) on $(nproc) CPUs, Linux $(uname -r), $(date -u +%F)"
+for fs in $fs_list; do
+	mount_fs "$fs"
+	dir=$work/$fs
+	mkdir "$dir/peer"
+	start_ours "$dir"
+	specs=()
+	if [ "${BENCH_PEER:-yes}" != no ]; then
+		gport=$(free_port) mport=$(free_port)
+		line=$(NFSBENCH_STATE=$work/ganesha "$here/run-peer-ganesha.sh" start "$dir/peer" "$gport" "$mport")
+		ganesha=$gport
+		gpid=$(sed -n 's/^pid=\([0-9]*\).*/\1/p' <<<"$line")
+		specs+=("ganesha=127.0.0.1:$gport:$mport:$dir/peer:$gpid")
+	fi
+	specs+=("ours=127.0.0.1:$ours_port:$ours_port:/$ours_id:$ours_pid")
+	echo
+	echo "## $fs: the machine's limits"
+	echo
+	"$out/limits" -d "$dir" -s 0.5 -r 3 tcp-pingpong-1-other-cpu tcp-pingpong-32-other-cpu tcp-pingpong-32-batched \
+		tcp-stream list-stat-handle-10k create-close-unlink | tee "$out/limits-$fs.jsonl"
+	for depth in $depths; do
+		wl=$workloads pin=()
+		[ "$fs" != ext4 ] || wl=$wl,write-sync
+		[ "$depth" != 1 ] || pin=(-x "--cpu 0")
+		"$here/compare.sh" -d "$depth" -r "$repeats" -s "$secs" -w "$wl" -W 2 "${pin[@]}" \
+			-o "$out/runs-$fs-$depth.jsonl" "${specs[@]}" 2>>"$out/compare.err" | sed "s/^\([0-9]* connection\)/## $fs, \1/"
 	done
-} | tee "$out/report.txt"
+	if [ "$fs" = tmpfs ]; then
+		"$NFSBENCH" --port "$ours_port" --mountport "$ours_port" --export "/$ours_id" --depth 32 --seconds "$secs" \
+			--workloads getattr --label ours >"$out/getattr32.jsonl"
+		"$out/limits" -d "$dir" -s 1 -r 3 tcp-pingpong-32-other-cpu >"$out/pingpong32.jsonl"
+		awk -F'[:,]' '
+			function val(k, i) { for (i = 1; i < NF; i++) if ($i == "\"" k "\"") return $(i + 1); return 0 }
+			/"limit"/ { limit = val("median") } /"workload"/ { got = val("ops_per_s") }
+			END { printf "\ngetattr, 32 in flight: %.0f/s = %.2f of the ping-pong limit %.0f/s\n", got, got / limit, limit }
+		' "$out/pingpong32.jsonl" "$out/getattr32.jsonl"
+		stop_ours
+		start_ours "$dir"
+		echo
+		echo "| memory | |"
+		echo "|---|--:|"
+		measure_memory
+	fi
+	stop_ours
+	if [ -n "$ganesha" ]; then
+		NFSBENCH_STATE=$work/ganesha "$here/run-peer-ganesha.sh" stop "$ganesha"
+		ganesha=
+	fi
+done
+
+if command -v valgrind >/dev/null; then
+	echo
+	echo "## user-space instructions of one call, without sockets"
+	echo
+	"$here/instructions.sh" "$(dirname "$daemon")/tests/bench-calls"
+fi

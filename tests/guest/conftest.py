@@ -5,7 +5,9 @@ A group of checks, checks/<group>.py, runs in one guest; each check is a test of
 fixtures of tests/integration.  GUEST_PEER="PORT MOUNTPORT EXPORT DIR" names another NFS server to run against, which
 proves the checks themselves: those about things that are ours alone fail there.
 """
+import concurrent.futures
 import contextlib
+import ctypes
 import os
 import pathlib
 import subprocess
@@ -19,6 +21,8 @@ for folder in (HERE, HERE / "checks", HERE.parent / "integration"):
 
 import guest  # noqa: E402
 
+LIBC = ctypes.CDLL(None)
+JOBS = int(os.environ.get("GUEST_JOBS") or min(2, len(os.sched_getaffinity(0))))  # guests at once
 PEER = os.environ.get("GUEST_PEER", "").split()
 
 
@@ -45,7 +49,24 @@ class Ours:
         self.port = self.mountport = self.daemon.nfs_port
         self.id = self.daemon.create_workspace()
         self.export, self.dir = f"/{self.id}", str(self.daemon.host_dir(self.id))
-        self.local = self.daemon.local
+
+    @contextlib.contextmanager
+    def local(self):
+        """What this thread does to files meanwhile is done as the user that they belong to.
+
+        seteuid(2) would change every thread of this process, and several guests may ask at once.
+        """
+        if os.geteuid() != 0:
+            yield
+            return
+        st = os.stat(self.daemon.data)
+        LIBC.setfsgid(st.st_gid)
+        LIBC.setfsuid(st.st_uid)
+        try:
+            yield
+        finally:
+            LIBC.setfsuid(0)
+            LIBC.setfsgid(0)
 
     def end(self):
         self.daemon.destroy()
@@ -65,20 +86,24 @@ def pytest_collection_modifyitems(items):
         item.add_marker(pytest.mark.skip(reason=why))
 
 
+def run_group(group, checks):
+    server = Peer(*PEER) if PEER else group.serve()
+    try:
+        return guest.run(server, group.name, checks, **group.how)
+    finally:
+        server.end()
+
+
 @pytest.fixture(scope="session")
 def outcomes(request):
-    """outcomes(key, group, how) runs a group the first time it is asked, with the checks that were selected."""
-    done = {}
+    """{group: future of its guest.Outcome}; all groups start with the first test, JOBS of them at once.
 
-    def get(key, group, serve, **how):
-        if key not in done:
-            wanted = [i.callspec.params["check"] for i in request.session.items
-                      if getattr(i, "callspec", None) and getattr(i.function, "key", None) == key]
-            server = Peer(*PEER) if PEER else serve()
-            try:
-                done[key] = guest.run(server, group, wanted, **how)
-            finally:
-                server.end()
-        return done[key]
-
-    return get
+    A group runs those of its checks that were selected.
+    """
+    selected = {}
+    for item in request.session.items:
+        if group := getattr(item.function, "group", None):
+            selected.setdefault(group, []).append(item.callspec.params["check"])
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        yield {group: pool.submit(run_group, group, checks) for group, checks in selected.items()}
+        pool.shutdown(cancel_futures=True)

@@ -9,10 +9,16 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
+
+import pytest
 
 HERE = pathlib.Path(__file__).parent
 NFS_GUEST = HERE.parent / "nfs-guest" / "nfs-guest"
-LINE = re.compile(r"^(ok|not ok) (\w+)(?:: (.*))?$")
+# Settings of the environment that reach the checks: how much of everything (docs/testing.md)
+SCALES = ("FSX_OPS", "FSX_SEED", "TOOLS_SCALE", "HUGE_DIR", "RESTARTS", "CHURN", "PATIENCE")
+PATIENCE = int(os.environ.get("PATIENCE") or 1)  # every time limit is multiplied by this
+LINE = re.compile(r"^(ok|not ok|skip) (\w+)(?:: (.*))?$")
 
 
 class HostSide:
@@ -117,6 +123,7 @@ class HostSide:
                 with open(new, "wb") as f:
                     f.write(bytes([i % 256]) * size)
                 os.rename(new, self.path(name))
+                time.sleep(0.03)  # see REPLACE_PAUSE in checks/shared.py
 
     def do_churn(self, name, n):
         """Creates, renames and removes in one folder; leaves the last 20 names."""
@@ -129,6 +136,9 @@ class HostSide:
                     os.unlink(self.path(f"{name}/host-{i - 20}"))
 
     # ---- the server itself ----
+
+    def do_may_mount(self):
+        return os.geteuid() == 0
 
     def do_mount_tmpfs(self, name):
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", self.path(name)], check=True)
@@ -182,24 +192,26 @@ class Answers(threading.Thread):
 
 
 class Outcome:
-    """What one guest said: `results` is {check: None or why it failed}."""
+    """What one guest said: `results` is {check: (verdict, text)}."""
 
     def __init__(self, code, out, err):
         self.code, self.err = code, err
         self.results = {}
         for line in out.splitlines():
             if m := LINE.match(line):
-                self.results[m[2]] = None if m[1] == "ok" else m[3] or "failed"
+                self.results[m[2]] = m[1], m[3] or ""
         if log := os.environ.get("GUEST_LOG"):  # for who works on the checks: everything, with each one's time
             pathlib.Path(log).open("a").write(f"== {code}\n{out}{err}")
 
     def require(self, name):
         assert name in self.results, f"no word from {name}; the guest ended with {self.code}:\n{self.err[-3000:]}"
-        why = self.results[name]
-        assert why is None, f"{name}: {why}"
+        verdict, why = self.results[name]
+        if verdict == "skip":
+            pytest.skip(why)
+        assert verdict == "ok", f"{name}: {why}"
 
 
-def run(server, group, names=(), mounts=True, options="", second=None, timeout=280, env=(), server2=None):
+def run(server, group, names=(), mounts=True, options="", second=None, timeout=600, env=(), server2=None):
     """Boots a guest, runs the checks `names` of checks/<group>.py in it, and returns the Outcome.
 
     options: added to the documented mount options.  second: options of a second mount, or None for none; it is the
@@ -210,18 +222,20 @@ def run(server, group, names=(), mounts=True, options="", second=None, timeout=2
     side = HostSide(server)
     answers = Answers(share, side)
     command = [str(NFS_GUEST), "run", "--port", str(server.port), "--mountport", str(server.mountport),
-               "--put", str(HERE / "checks"), "--share", str(share), "--timeout", str(timeout), "--mem", "768"]
+               "--put", str(HERE / "checks"), "--share", str(share), "--timeout", str(timeout * PATIENCE),
+               "--mem", os.environ.get("GUEST_MEM") or "768"]
     command += ["--export", server.export] if mounts else ["--no-mount", "--export", server.export]
     command += ["--mountopts", options] if options else []
     if second is not None:
         command += ["--export2", (server2 or server).export, "--mountopts2", second or "nosharecache"]
-    for setting in [*env, *(["NFS_MOUNTED=1"] if mounts else [])]:
+    scales = [f"{name}={os.environ[name]}" for name in SCALES if name in os.environ]
+    for setting in [*env, *scales, *(["NFS_MOUNTED=1"] if mounts else [])]:
         command += ["--env", setting]
     script = f"exec python3 -B /mnt/put/checks/run.py {group} {' '.join(names)}"
     answers.start()
     try:
         p = subprocess.run([*command, "-"], input=script, capture_output=True, text=True, errors="replace",
-                           timeout=timeout + 60)
+                           timeout=timeout * PATIENCE + 60)
         return Outcome(p.returncode, p.stdout, p.stderr)
     finally:
         answers.done.set()

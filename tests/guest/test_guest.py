@@ -47,28 +47,37 @@ class OnSmallDisk(Ours):
             os.rmdir(self.base)
 
 
-def in_guest(key, group, serve=Ours, **how):
-    """A test for each check of a group; `how` goes to guest.run()."""
-    importlib.import_module(group)
+class Group:
+    """Checks that run in one guest: those of checks/<name>.py, on what serve() returns; `how` goes to guest.run()."""
 
-    @pytest.mark.parametrize("check", [c.name for c in registry[group]])
+    def __init__(self, name, serve=Ours, **how):
+        self.name, self.serve, self.how = name, serve, how
+
+
+def in_guest(*args, **how):
+    """A test for each check of a group."""
+    group = Group(*args, **how)
+    importlib.import_module(group.name)
+
+    @pytest.mark.parametrize("check", [c.name for c in registry[group.name]])
     def test(check, outcomes):
-        outcomes(key, group, serve, **how).require(check)
+        outcomes[group].result().require(check)
 
-    test.key = key
+    test.group = group
     return test
 
 
-test_files = in_guest("files", "files")
-test_files_of_an_ordinary_user = in_guest("files-user", "files", ordinary)
-test_renames = in_guest("renames", "renames")
-test_dirs = in_guest("dirs", "dirs", second="nosharecache,nordirplus")
-test_fsx = in_guest("fsx", "fsx")
-test_tools = in_guest("tools", "tools")
-test_tools_without_caches = in_guest("tools-noac", "tools", options="noac", env=["TOOLS_SCALE=300"])
-test_shared = in_guest("shared", "shared", options="acdirmin=1,acdirmax=3", second="nosharecache,noac")
-test_restart = in_guest("restart", "restart")
-test_restart_of_an_ordinary_user = in_guest("restart-user", "restart", ordinary)
-test_mounts = in_guest("mounts", "mounts", mounts=False)
-test_limits = in_guest("limits", "limits", limited)
-test_full_disk = in_guest("full", "full", OnSmallDisk)
+# the longest first: two run at once
+test_tools = in_guest("tools")
+test_restart = in_guest("restart")
+test_tools_without_caches = in_guest("tools", options="noac", env=["TOOLS_SCALE=200"])
+test_restart_of_an_ordinary_user = in_guest("restart", ordinary, env=["RESTARTS=1"])
+test_mounts = in_guest("mounts", mounts=False)
+test_dirs = in_guest("dirs", second="nosharecache,nordirplus")
+test_shared = in_guest("shared", options="acdirmin=1,acdirmax=3", second="nosharecache,noac")
+test_files = in_guest("files")
+test_files_of_an_ordinary_user = in_guest("files", ordinary)
+test_renames = in_guest("renames")
+test_fsx = in_guest("fsx")
+test_limits = in_guest("limits", limited)
+test_full_disk = in_guest("full", OnSmallDisk)

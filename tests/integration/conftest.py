@@ -12,6 +12,7 @@
 `w` and `w_any` share one daemon each; a test that ends it fails, and the next one gets a new daemon.
 The daemon is $WORKSPACED, by default build/workspaced; data directories go to $WORKSPACE_TEST_DIR.
 """
+import contextlib
 import os
 import pathlib
 import shutil
@@ -27,6 +28,7 @@ from lib.daemon import EXE, IS_ROOT, USER, Daemon, temp_root  # noqa: E402
 
 VARIANTS = ["root", "user"] if IS_ROOT else ["user"]
 _shared = {}
+_to_destroy = []
 _seen = []  # daemons of the running test, for the report
 
 
@@ -39,7 +41,9 @@ def make(variant, **kw):
 def shared(variant):
     d = _shared.get(variant)
     if d is None or not d.alive():
-        d = _shared[variant] = make(variant).start()
+        d = _shared[variant] = make(variant)
+        _to_destroy.append(d)
+        d.start()
     return d
 
 
@@ -49,9 +53,13 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason=f"no daemon at {EXE}; build it or set WORKSPACED"))
 
 
-def pytest_sessionfinish():
-    for d in _shared.values():
-        d.destroy()
+@pytest.fixture(scope="session", autouse=True)
+def end_of_shared_daemons():
+    """What is wrong at their end is an error of the last test that ran."""
+    with contextlib.ExitStack() as stack:  # one that ends badly keeps none of the others
+        yield
+        for d in _to_destroy:
+            stack.callback(d.destroy)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -94,9 +102,10 @@ def _fresh(variant):
         made.append(d)
         return d.start()
 
-    yield start
-    for d in made:
-        d.destroy()
+    with contextlib.ExitStack() as stack:
+        yield start
+        for d in made:
+            stack.callback(d.destroy)
 
 
 @pytest.fixture

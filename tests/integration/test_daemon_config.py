@@ -208,10 +208,16 @@ def test_debug_lines_are_switched_by_a_signal(fresh):
     assert d.alive()
 
 
+def children(d):
+    """{name: pid} of the processes that the daemon has forked."""
+    pids = pathlib.Path(f"/proc/{d.pid}/task/{d.pid}/children").read_text().split()
+    out = {pathlib.Path(f"/proc/{p}/comm").read_text().strip(): int(p) for p in pids}
+    assert set(out) == {"workspaced-brk", "workspaced-hlp"}, out
+    return out
+
+
 def broker_pid(d):
-    children = pathlib.Path(f"/proc/{d.pid}/task/{d.pid}/children").read_text().split()
-    assert len(children) == 1
-    return int(children[0])
+    return children(d)["workspaced-brk"]
 
 
 def test_it_ends_when_the_broker_dies(fresh):
@@ -223,8 +229,8 @@ def test_it_ends_when_the_broker_dies(fresh):
 
 def test_nothing_is_left_when_the_daemon_is_killed(fresh):
     d = fresh()
-    broker = broker_pid(d)
-    fd = os.pidfd_open(broker)
+    fds = {name: os.pidfd_open(pid) for name, pid in children(d).items()}
     d.kill9()
-    assert select.select([fd], [], [], 60)[0], "the broker outlived the daemon"
-    os.close(fd)
+    for name, fd in fds.items():
+        assert select.select([fd], [], [], 60)[0], f"{name} outlived the daemon"
+        os.close(fd)

@@ -15,8 +15,10 @@ from lib.nfs3 import FILE_SYNC, UNSTABLE, S
 from lib.rpc import Closed
 
 
-def test_fifty_connections_with_calls_in_flight(w):
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_fifty_connections_with_calls_in_flight(fresh, threads):
     """50 connections with 200 calls each in flight: every xid is answered exactly once, with the right answer."""
+    w = fresh(env={"WORKSPACE_NFS_THREADS": str(threads)}).workspace()
     n = w.nfs
     files = [n.mkfile(w.root, f"f{i}", bytes([i]) * 10000) for i in range(8)]
     errors = []
@@ -48,6 +50,7 @@ def test_fifty_connections_with_calls_in_flight(w):
     for t in threads:
         t.join()
     assert not errors, errors[:3]
+    w.close()
 
 
 def test_kill_and_restart_keeps_everything(fresh_any):
@@ -105,7 +108,7 @@ def test_unanswered_writes_after_a_kill(fresh):
 
 
 def test_kill_twenty_times_under_load(fresh):
-    """kill -9 twenty times while workspaces and files are made: the database is sound, what was acknowledged is there."""
+    """kill -9 twenty times while workspaces are made: the database is sound, what was acknowledged is there."""
     d = fresh()
     made, stop = [], threading.Event()
 
@@ -336,3 +339,55 @@ def test_runs_without_privilege(fresh_any):
     assert status["NoNewPrivs"].strip() == "1"
     assert d.is_sanitized or status["Seccomp"].strip() == "2"
     assert "0" not in status["Uid"].split()
+
+
+def test_memory_after_many_changes(w):
+    """The duplicate request cache is bounded: 20,000 changes, their replies kept, cost a few MiB."""
+    n = w.nfs
+
+    def churn(count):
+        for i in range(0, count, 500):
+            made = [("CREATE", w.root, f"{i}-{k}") for k in range(500)]
+            assert {r.status for r in n.many(made)} == {S.OK}
+            assert {r.status for r in n.many([("REMOVE", *c[1:]) for c in made])} == {S.OK}
+
+    churn(2000)
+    before = w.daemon.rss()
+    churn(8000)
+    assert w.daemon.is_sanitized or w.daemon.rss() - before < 32 << 20
+
+
+def test_workspace_deleted_under_load(w_any):
+    """A workspace that is deleted while clients work in it: OK or STALE for them, and it is gone from the disk."""
+    victim, errors, stop = w_any.daemon.workspace(), [], threading.Event()
+    started = threading.Barrier(5)
+
+    def work(i):
+        try:
+            n = victim.connect()
+            d, k = n.mkfile(victim.root, f"first{i}"), 0
+            started.wait()
+            while not stop.is_set():
+                k += 1
+                calls = [("CREATE", victim.root, f"{i}-{k}-{j}") for j in range(20)]
+                calls += [("GETATTR", d), ("READDIRPLUS", victim.root), ("MKDIR", victim.root, f"d{i}-{k}")]
+                for r in n.many(calls):
+                    assert r.status in (S.OK, S.STALE, S.NOENT), r.status
+        except Exception as e:  # noqa: BLE001 - reported by the main thread
+            errors.append(e)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    try:
+        started.wait()
+        w_any.daemon.delete_workspace(victim.id)
+        assert not os.path.lexists(victim.dir.parent)
+        assert victim.nfs.getattr(victim.root).status == S.STALE
+    finally:
+        stop.set()
+        for t in threads:
+            t.join()
+    assert not errors, errors
+    assert not os.path.lexists(victim.dir.parent)
+    victim.close()

@@ -363,7 +363,8 @@ def test_B022_names_that_are_no_names(w, bad):
     before = sorted(p.name for p in w.dir.rglob("*")) if bad != b"n" * 255 else None
     look, new, old, rmdir = NAMES[bad]
     assert n.lookup(d, bad).status == look
-    made = [("CREATE", d, bad), ("MKDIR", d, bad), ("SYMLINK", d, bad, "to"), ("MKNOD", d, bad, FIFO), ("LINK", f, d, bad)]
+    made = [("CREATE", d, bad), ("MKDIR", d, bad), ("SYMLINK", d, bad, "to"), ("MKNOD", d, bad, FIFO)]
+    made.append(("LINK", f, d, bad))
     for call in made:
         assert n.call(*call).status == new, call[0]
         if new == S.OK:
@@ -403,3 +404,76 @@ def test_B022_dot_and_dotdot_resolve(w_any):
     assert n.look(b, "..") == w.root
     assert n.lookup(n.mkfile(w.root, "f"), "..").status == S.NOTDIR
     assert n.lookup(n.mkfile(w.root, "g"), ".").status == S.NOTDIR
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["cached", "restarted"])
+def test_directory_moved_out_of_the_workspace(w_own, restart):
+    """A directory that the operator moves into another workspace leads nowhere through its old handle and ".."."""
+    w, n, other = w_own, w_own.nfs, w_own.daemon.workspace()
+    d = n.mkdir_(w.root, "d")
+    sub = n.mkdir_(d, "sub")
+    f = n.mkfile(sub, "f", b"x")
+    other.nfs.mkfile(other.root, "theirs", b"secret")
+    with w.daemon.local():
+        os.rename(w.dir / "d", other.dir / "d")
+    if restart:
+        w.restart()
+        n = w.nfs
+    seen = {n.attr(w.root).fileid: "own root"}
+    for start in (d, sub):
+        at = start
+        for _ in range(6):
+            r = n.lookup(at, "..")
+            if r.status != S.OK:
+                assert r.status in (S.STALE, S.XDEV, S.ACCES, S.NOENT)
+                break
+            assert n.lookup(r.fh, "theirs").status != S.OK and n.lookup(r.fh, "canary").status != S.OK
+            assert n.lookup(r.fh, "files").status != S.OK and n.lookup(r.fh, "workspace.db").status != S.OK
+            at = r.fh
+        assert at in (start, d) or n.attr(at).fileid in seen
+    for h in (d, sub, f):
+        assert n.getattr(h).status in (S.STALE, S.OK)
+    other.close()
+
+
+def test_handles_below_a_closed_directory(w_own):
+    """A directory of mode 0 keeps nobody from using handles of what is below it, after a restart too."""
+    w, n = w_own, w_own.nfs
+    d = n.mkdir_(w.root, "d")
+    f = n.mkfile(d, "f", b"data")
+    n.ok("SETATTR", d, mode=0)
+    assert n.data(f) == b"data" and n.lookup(d, "f").status == S.ACCES and n.readdir(d).status == S.ACCES
+    w.restart()
+    n = w.nfs
+    assert n.attr(d).mode == 0
+    assert n.getattr(f).status in (S.OK, S.ACCES)  # never STALE: the client would give it up
+    n.ok("SETATTR", d, mode=0o755)
+    assert n.data(f) == b"data" and n.look(d, "f") == f
+
+
+def test_root_of_mode_0_can_be_opened_again(w_own):
+    """The owner of a workspace who closes its root can open it again, after a restart too."""
+    w = w_own
+    w.nfs.mkfile(w.root, "f", b"data")
+    w.nfs.ok("SETATTR", w.root, mode=0)
+    w.restart()
+    assert w.daemon.root(w.id) == w.root and w.nfs.lookup(w.root, "f").status == S.ACCES
+    w.nfs.ok("SETATTR", w.root, mode=0o755)
+    assert w.nfs.data(w.nfs.look(w.root, "f")) == b"data"
+
+
+def test_names_reused_many_times(w_any):
+    """The same names made and removed again and again: each time a new handle, each old one STALE."""
+    n, w, old = w_any.nfs, w_any, []
+    for i in range(100):
+        f, d = n.mkfile(w.root, "f", b"%d" % i), n.mkdir_(w.root, "d")
+        assert f not in old and d not in old and n.data(f) == b"%d" % i
+        if i % 2:
+            n.ok("REMOVE", w.root, "f")
+            n.ok("RMDIR", w.root, "d")
+        else:
+            with w.daemon.local():
+                os.unlink(w.dir / "f")
+                os.rmdir(w.dir / "d")
+        old += [f, d]
+    assert {r.status for r in n.many([("GETATTR", h) for h in old])} == {S.STALE}

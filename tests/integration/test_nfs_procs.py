@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Every procedure of NFSv3 and MOUNTv3: what it gives when all is well, and each way in which it may refuse."""
 import os
+import socket
 import stat
 
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from lib import mount3
 from lib.mount3 import M
 from lib.nfs3 import (
-    A_DELETE, A_EXECUTE, A_EXTEND, A_LOOKUP, A_MODIFY, A_READ, BLK, CHR, DIR, FIFO, FILE_SYNC, LNK, REG, SOCK, S, UNSTABLE,
+    A_DELETE, A_EXECUTE, A_EXTEND, A_LOOKUP, A_MODIFY, A_READ, BLK, CHR, DIR, FIFO, FILE_SYNC, LNK, REG, SOCK,
+    S, UNSTABLE, decode,
 )  # fmt: skip
+from lib.rpc import record
 
 
 def test_null(w):
@@ -285,3 +288,53 @@ def test_changes_of_the_local_side_are_seen_at_once(w_any):
         assert (w.dir / "f").read_bytes() == b"CHANGED here"
         os.rename(w.dir / "d" / "new", w.dir / "f")
     assert n.getattr(f).status == S.STALE and n.data(n.look(w.root, "f")) == b"by hand"
+
+
+def test_setattr_of_special_files(w_any):
+    """Mode and times of FIFOs and sockets are set without opening them; nothing waits for another end."""
+    n, w = w_any.nfs, w_any
+    for kind in (FIFO, SOCK):
+        n.ok("MKNOD", w.root, f"k{kind}", kind, mode=0o600)
+        f = n.look(w.root, f"k{kind}")
+        n.ok("SETATTR", f, mode=0o640, mtime=(7, 8))
+        a = n.attr(f)
+        assert (a.mode, a.mtime, a.type) == (0o640, (7, 8), kind)
+        n.ok("ACCESS", f)
+        n.ok("LINK", f, w.root, f"l{kind}")
+        assert n.setattr(f, size=0).status == S.INVAL
+        n.ok("RENAME", w.root, f"l{kind}", w.root, f"m{kind}")
+
+
+def test_owner_without_permission(w_any):
+    """The owner's own bits hold for directories: a closed one is ACCES until its mode is changed."""
+    n, w = w_any.nfs, w_any
+    d = n.mkdir_(w.root, "d")
+    n.mkfile(d, "f")
+    n.ok("SETATTR", d, mode=0o555)
+    assert n.create(d, "x").status == n.mkdir(d, "x").status == n.remove(d, "f").status == S.ACCES
+    assert n.ok("ACCESS", d).access == A_READ | A_LOOKUP
+    n.ok("SETATTR", d, mode=0o755)
+    n.ok("REMOVE", d, "f")
+
+
+@pytest.mark.parametrize("when", [-5, -(2**31), 2**32 + 5, 2**33])
+def test_local_times_that_nfs_cannot_say(w, when):
+    """A time before 1970 or after 2106 on the disk still gives attributes that decode."""
+    n, f = w.nfs, w.nfs.mkfile(w.root, "f")
+    with w.daemon.local():
+        os.utime(w.dir / "f", (when, when))
+    n.attr(f)
+    assert [e.name for e in n.walk(w.root, "READDIRPLUS") if e.name == b"f"]
+    n.ok("SETATTR", f, mtime=(5, 5))
+    assert n.attr(f).mtime == (5, 5)
+
+
+def test_calls_before_the_end_of_the_stream(w):
+    """A client that closes its sending side after 100 calls gets all the replies, then the end."""
+    n = w.connect()
+    sent = [n.message("MKDIR", w.root, f"d{i}") for i in range(100)]
+    n.conn.send_raw(b"".join(record(m) for _, m in sent))
+    n.conn.sock.shutdown(socket.SHUT_WR)
+    for xid, _ in sent:
+        assert decode("MKDIR", n.conn.wait(xid).result()).status == S.OK
+    assert n.conn.is_closed()

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * LD_PRELOAD library that makes a disk fail its flushes on command: while the first byte of the
- * file named by FAILSYNC_FLAG is not 0, fsync(2) and its relatives answer EIO.  The file is mapped
+ * file named by FAILSYNC_FLAG is not 0, fsync(2) and its relatives fail: with 1 by EIO, with 2 they
+ * first wait until it is another number, and any other number is the errno.  The file is mapped
  * before main() runs, so that it works behind a seccomp filter.  Built by the tests that use it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define WAIT 2
 
 static const volatile char *flag = "";
 
@@ -30,7 +34,9 @@ __attribute__((constructor)) static void map_flag(void)
 
 static int fail(void)
 {
-	errno = EIO;
+	while (*flag == WAIT)
+		sched_yield();
+	errno = *flag > WAIT ? *flag : EIO;
 	return -1;
 }
 

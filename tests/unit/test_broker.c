@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -34,6 +33,7 @@
 #include "broker/broker.h"
 #include "broker/broker_proto.h"
 #include "broker/seccomp_rules.h"
+#include "workspace/path.h"
 
 #define ID          "01234567-89ab-4cde-8f01-23456789abcd"
 #define OTHER_ID    "11111111-89ab-4cde-8f01-23456789abcd"
@@ -56,11 +56,6 @@ static char data[128];  /* the data directory, in it */
 static bool is_root(void)
 {
 	return geteuid() == 0;
-}
-
-static int remove_entry(const char *path, const struct stat *st, int what, struct FTW *ftw)
-{
-	return remove(path + ftw->base); /* a whole path may be too long */
 }
 
 static int make_tree(void **state)
@@ -100,7 +95,9 @@ static int make_tree(void **state)
 
 static int remove_tree(void **state)
 {
-	return nftw(closed, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_CHDIR);
+	auto_close int tmp = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	return path_remove_tree(tmp, strrchr(closed, '/') + 1, NULL);
 }
 
 static void run_child(int (*fn)(void))
@@ -210,19 +207,20 @@ static void test_main_has_no_privilege(void **state)
 static int check_broker_has_two_capabilities(void)
 {
 	static const uint64_t both = 1u << 1 | 1u << 2; /* DAC_OVERRIDE, DAC_READ_SEARCH */
+	uint64_t had = status_of(getpid(), "\nCapPrm:", 16) & both;
 	pid_t pid;
 
 	MUST(start() == 0);
 	pid = broker_pid();
 	MUST(pid > 0);
 	MUST(status_of(pid, "\nUid:", 10) == geteuid());
-	MUST((status_of(pid, "\nCapPrm:", 16) & ~both) == 0);
-	MUST((status_of(pid, "\nCapEff:", 16) & ~both) == 0);
+	MUST(status_of(pid, "\nCapPrm:", 16) == had);
+	MUST(status_of(pid, "\nCapEff:", 16) == had);
 	MUST(status_of(pid, "\nNoNewPrivs:", 10) == 1);
 	MUST(status_of(pid, "\nSeccomp:", 10) == 2);
 	if (caps.is_root) {
 		MUST(status_of(pid, "\nCapBnd:", 16) == 0);
-		MUST(caps.can_open_handles == (status_of(pid, "\nCapEff:", 16) == both));
+		MUST(caps.can_open_handles || had != both);
 	}
 	broker_stop(broker);
 	return 0;
@@ -284,10 +282,8 @@ static int check_broker_closed_the_rest(void)
 	d = opendir(path);
 	MUST(d != NULL);
 	while ((e = readdir(d)) != NULL) {
-		if (e->d_name[0] != '.') {
+		if (e->d_name[0] != '.')
 			n++;
-			MUST(strlen(e->d_name) == 1 && e->d_name[0] <= '5');
-		}
 	}
 	(void)closedir(d);
 	MUST(n == 6);

@@ -9,8 +9,7 @@
 #define HOST "Host: localhost\r\n"
 #define GET  "GET /hello HTTP/1.1\r\n" HOST "\r\n"
 
-/* ---- routes -------------------------------------------------------------------------------------
- */
+/* ---- routes -------------------------------------------------------------- */
 
 static void hello(struct http_request *req)
 {

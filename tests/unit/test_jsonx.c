@@ -193,6 +193,30 @@ static void test_wrong_types_and_ranges_are_named(void **state)
 	assert_int_equal(jsonx_get_array(j, "s", 9, &v, &e), -EINVAL);
 }
 
+static void test_only_known_keys_pass(void **state)
+{
+	static const struct {
+		const char *json;
+		int want;
+	} cases[] = {
+		{ "{}", 0 },
+		{ "{\"mode\":1,\"clients\":2}", 0 },
+		{ "{\"client\":1}", -EINVAL },
+		{ "{\"clients \":1}", -EINVAL },
+		{ "{\"\":1}", -EINVAL },
+		{ "{\"mode clients\":1}", -EINVAL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct err err = { 0 };
+		auto_json json_t *o = NULL;
+
+		assert_int_equal(jsonx_parse_object(cases[i].json, strlen(cases[i].json), &o, &err), 0);
+		assert_int_equal(jsonx_only(o, "mode clients", &err), cases[i].want);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -203,6 +227,7 @@ int main(void)
 		cmocka_unit_test(test_getters_find_what_is_there),
 		cmocka_unit_test(test_absent_and_null_are_the_same_and_set_nothing),
 		cmocka_unit_test(test_wrong_types_and_ranges_are_named),
+		cmocka_unit_test(test_only_known_keys_pass),
 	};
 
 	return cmocka_run_group_tests_name("jsonx", tests, NULL, NULL);

@@ -16,8 +16,7 @@
 
 #define DEADLINE_MS 20000
 
-/* ---- the server, with a control loop of its own
- * ------------------------------------------------------ */
+/* ---- the server, with a control loop of its own -------------------------------------------- */
 
 struct server {
 	pthread_t thread;
@@ -114,22 +113,34 @@ static uint64_t stat_of(struct server *s, size_t offset)
 		}                                                                                  \
 	} while (0)
 
-/* ---- a client
- * ------------------------------------------------------------------------------------------ */
+/* ---- a client ------------------------------------------------------------------------------ */
 
-static int dial(const struct server *s)
+static int client_socket(void)
 {
-	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons(nfsd_port(s->d))};
 	struct timeval tv = {.tv_sec = DEADLINE_MS / 1000};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	int on = 1;
 
-	sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	assert_true(fd >= 0);
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	return fd;
+}
+
+static void connect_to(const struct server *s, int fd)
+{
+	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons(nfsd_port(s->d))};
+
+	sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	assert_int_equal(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+}
+
+static int dial(const struct server *s)
+{
+	int fd = client_socket();
+
+	connect_to(s, fd);
 	return fd;
 }
 
@@ -215,8 +226,7 @@ static void assert_closed(int fd)
 	close(fd);
 }
 
-/* ---- many calls
- * ---------------------------------------------------------------------------------------- */
+/* ---- many calls ---------------------------------------------------------------------------- */
 
 #define BURST 500
 
@@ -325,8 +335,7 @@ static void test_a_large_result_arrives_whole(void **state)
 	stop(&s);
 }
 
-/* ---- pieces
- * -------------------------------------------------------------------------------------------- */
+/* ---- pieces -------------------------------------------------------------------------------- */
 
 static void test_a_stream_may_be_cut_at_every_byte(void **state)
 {
@@ -419,8 +428,7 @@ static void test_half_closed_peers_get_their_answers(void **state)
 	stop(&s);
 }
 
-/* ---- waiting
- * ------------------------------------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------------------------- */
 
 static void test_a_call_that_waits_does_not_hold_up_others(void **state)
 {
@@ -501,14 +509,14 @@ static void test_a_client_may_die_while_its_call_runs(void **state)
 	}
 	fake_gate(true);
 	wait_until(STAT(&s, conns_closed) == 20);
+	wait_until(__atomic_load_n(&s.d->held, __ATOMIC_RELAXED) == 0);
 	fd = dial(&s);
 	assert_alive(fd);
 	close(fd);
 	stop(&s);
 }
 
-/* ---- limits
- * -------------------------------------------------------------------------------------------- */
+/* ---- limits -------------------------------------------------------------------------------- */
 
 #define GREEDY_CALLS 120
 
@@ -596,8 +604,30 @@ static void test_connections_beyond_the_limit_are_closed(void **state)
 	stop(&s);
 }
 
-/* ---- deadlines
- * ----------------------------------------------------------------------------------------- */
+/* ---- deadlines ----------------------------------------------------------------------------- */
+
+static void test_without_descriptors_clients_wait_and_are_served_later(void **state)
+{
+	struct rlimit limit, none;
+	struct server s;
+	struct pollfd p;
+	int fd;
+
+	start(&s);
+	getrlimit(RLIMIT_NOFILE, &limit);
+	fd = client_socket();
+	none = limit;
+	none.rlim_cur = (rlim_t)fd + 1;
+	setrlimit(RLIMIT_NOFILE, &none);
+	connect_to(&s, fd);
+	send_call(fd, FAKE_ECHO, 1, 5);
+	p = (struct pollfd){.fd = fd, .events = POLLIN};
+	assert_int_equal(poll(&p, 1, 20), 0);
+	setrlimit(RLIMIT_NOFILE, &limit);
+	assert_int_equal(recv_value(fd, 1), 5);
+	close(fd);
+	stop(&s);
+}
 
 static void test_a_peer_that_says_nothing_is_closed(void **state)
 {
@@ -664,8 +694,7 @@ static void test_a_call_in_a_pool_may_take_longer_than_the_deadlines(void **stat
 	stop(&s);
 }
 
-/* ---- repeats
- * ------------------------------------------------------------------------------------------- */
+/* ---- repeats ------------------------------------------------------------------------------- */
 
 static void test_a_repeat_is_answered_on_its_own_connection(void **state)
 {
@@ -721,8 +750,7 @@ static void test_repeats_of_a_running_call_are_answered_when_it_is_done(void **s
 	stop(&s);
 }
 
-/* ---- ending
- * -------------------------------------------------------------------------------------------- */
+/* ---- ending -------------------------------------------------------------------------------- */
 
 static void *open_gate_when_stopping(void *arg)
 {
@@ -844,6 +872,7 @@ int main(void)
 		cmocka_unit_test(test_a_client_that_does_not_read_costs_bounded_memory),
 		cmocka_unit_test(test_a_thousand_idle_connections),
 		cmocka_unit_test(test_connections_beyond_the_limit_are_closed),
+		cmocka_unit_test(test_without_descriptors_clients_wait_and_are_served_later),
 		cmocka_unit_test(test_a_peer_that_says_nothing_is_closed),
 		cmocka_unit_test(test_a_call_that_does_not_go_on_closes),
 		cmocka_unit_test(test_replies_that_are_not_taken_close),

@@ -206,7 +206,7 @@ static void test_newer_schema_is_refused_and_left_alone(void **state)
 	assert_int_equal(store_open(d->path, NULL, &s, &err), -EPROTONOSUPPORT);
 	assert_null(s);
 	assert_non_null(strstr(err.msg, "4711"));
-	data_dir_sql(d, "PRAGMA user_version = 1");
+	data_dir_sql(d, "PRAGMA user_version = 2"); /* what it was */
 	s = must_open(d, NULL);
 	assert_int_equal(all_rows(s).n, 1);
 	store_close(s);

@@ -18,18 +18,23 @@ MNT = pathlib.Path("/mnt/nfs")  # the first mount
 MNT2 = pathlib.Path("/mnt/nfs2")  # the second one, where the group has one
 SHARE = pathlib.Path("/mnt/host")  # a folder of the host: questions go out and answers come in there
 OWNER = 1000  # uid and gid that every door shows
-DEADLINE = 60  # seconds that a wait may last before it counts as a failure
+PATIENCE = int(os.environ.get("PATIENCE") or 1)  # every time limit is multiplied by this
+DEADLINE = 60 * PATIENCE  # seconds that a wait may last before it counts as a failure
 
 Check = collections.namedtuple("Check", "name function uid timeout")
 registry = {}  # module name -> [Check]
 
 
-def check(uid=0, timeout=60):
+class Skip(Exception):
+    """Raised by a check that cannot be made here; its text says what is missing."""
+
+
+def check(uid=0, timeout=100):
     """Decorator: a check, run as `uid`, killed and failed after `timeout` seconds."""
 
     def register(function):
         group = function.__module__.rpartition(".")[2]
-        registry.setdefault(group, []).append(Check(function.__name__, function, uid, timeout))
+        registry.setdefault(group, []).append(Check(function.__name__, function, uid, timeout * PATIENCE))
         return function
 
     return register
@@ -46,7 +51,7 @@ def host(action, *args):
     temporary.write_text(json.dumps([action, *args]))
     temporary.rename(question)
     answer = SHARE / f"answer-{number}"
-    poll(f"the host's answer to {action}", answer.exists, deadline=120)
+    poll(f"the host's answer to {action}", answer.exists, deadline=120 * PATIENCE)
     ok, value = json.loads(answer.read_text())
     answer.unlink()
     assert ok, f"host: {action}: {value}"
@@ -86,7 +91,7 @@ def fails_with(*numbers):
         raise AssertionError(f"succeeded, wanted {wanted}")
 
 
-def sh(command, timeout=300, **env):
+def sh(command, timeout=600 * PATIENCE, **env):
     """Runs a shell command that must succeed; its stdout."""
     p = subprocess.run(["bash", "-euo", "pipefail", "-c", command], capture_output=True, text=True, errors="replace",
                        timeout=timeout, env={**os.environ, **env})

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Runs checks in the guest:  run.py GROUP [NAME...]
 
-Prints one line for each: "ok NAME" or "not ok NAME: why".  Each check runs in a process of its own,
+Prints one line for each: "ok NAME", "not ok NAME: why" or "skip NAME: why".  Each check runs in a process of its own,
 so that neither its working directory, its user nor its death matters to the next one.
 """
 import importlib
@@ -44,6 +44,8 @@ def child(c, folder, report):
             os.chdir(folder)
         c.function(folder)
         os.write(report, b"ok")
+    except lib.Skip as e:
+        os.write(report, f"skip: {e}".encode())
     except BaseException as e:
         os.write(report, f"not ok: {why(e)}".encode()[:4000])
     finally:

@@ -10,8 +10,15 @@ import mmap
 import os
 import pathlib
 import stat
+import time
 
-from guestlib import MNT, MNT2, check, drop_caches, equal, fails_with, host, in_child, inside, poll, sh
+from guestlib import MNT, MNT2, Skip, check, drop_caches, equal, fails_with, host, in_child, inside, poll, sh
+
+# Seconds between two versions of a file.  The client answers a stale handle by looking the name up once more: two versions
+# within one open are one too many for it, whatever the server does.
+REPLACE_PAUSE = 0.03
+
+N_CHURN = int(os.environ.get("CHURN") or 150)  # names that each of two writers makes
 
 
 def second(path):
@@ -65,9 +72,9 @@ def noac_sees_every_change_at_once(d):
 @check(timeout=200)
 def a_file_appears_and_goes_after_acdirmax(d):
     host("write", inside(d / "f"), "x")
-    poll("the new name", lambda: "f" in os.listdir(d), 90)
+    poll("the new name", lambda: "f" in os.listdir(d))
     host("remove", inside(d / "f"))
-    poll("its end", lambda: "f" not in os.listdir(d), 90)
+    poll("its end", lambda: "f" not in os.listdir(d))
 
 
 @check()
@@ -83,7 +90,7 @@ def mapped_files_see_others_changes_after_open(d):
 @check(timeout=240)
 def two_writers_in_one_folder_end_with_the_truth(d):
     def churn(folder, who):
-        for i in range(150):
+        for i in range(N_CHURN):
             (folder / f"{who}-{i}.tmp").write_text("x")
             os.rename(folder / f"{who}-{i}.tmp", folder / f"{who}-{i}")
             if i >= 20:
@@ -92,14 +99,14 @@ def two_writers_in_one_folder_end_with_the_truth(d):
                 os.listdir(folder)
 
     children = [in_child(churn, d, "one"), in_child(churn, second(d), "two")]
-    host("churn", inside(d), 500)
+    host("churn", inside(d), 3 * N_CHURN)
     for wait in children:
         wait()
-    truth = sorted(os.fsencode(f"{who}-{i}").hex() for who in ("one", "two") for i in range(130, 150))
-    truth = sorted(truth + [os.fsencode(f"host-{i}").hex() for i in range(480, 500)])
+    truth = sorted(os.fsencode(f"{who}-{i}").hex() for who in ("one", "two") for i in range(N_CHURN - 20, N_CHURN))
+    truth = sorted(truth + [os.fsencode(f"host-{i}").hex() for i in range(3 * N_CHURN - 20, 3 * N_CHURN)])
     equal(host("list", inside(d)), truth, "names on the server")
     for folder in (second(d), d):
-        poll(f"the truth in {folder}", lambda: sorted(os.fsencode(n).hex() for n in os.listdir(folder)) == truth, 90)
+        poll(f"the truth in {folder}", lambda: sorted(os.fsencode(n).hex() for n in os.listdir(folder)) == truth)
 
 
 @check(timeout=120)
@@ -108,8 +115,14 @@ def a_file_replaced_again_and_again_is_always_whole(d):
     os.mkdir("beside")
     (d / "f").write_bytes(bytes(size))
 
-    wait = in_child(lambda: host("replace_many", inside(d / "f"), inside(d / "beside"), 400, size))
-    for _ in range(150):
+    done = d / "beside" / "done"
+
+    def replace():
+        host("replace_many", inside(d / "f"), inside(d / "beside"), 100, size)
+        done.write_text("")
+
+    wait = in_child(replace)
+    while not done.exists():
         for path in (d / "f", second(d) / "f"):
             fd = os.open(path, os.O_RDONLY)  # never ESTALE
             try:
@@ -128,13 +141,14 @@ def a_file_replaced_by_another_client_opens_by_name(d):
     (d / "f").write_text("0")
 
     def replace():
-        for i in range(200):
+        for i in range(100):
             (second(d) / "beside" / "new").write_text(str(i))
             os.rename(second(d) / "beside" / "new", second(d) / "f")
+            time.sleep(REPLACE_PAUSE)
 
     wait = in_child(replace)
-    seen = []
-    for _ in range(300):
+    seen = [0]
+    while seen[-1] < 99:
         with open(d / "f") as f:  # never ESTALE
             try:
                 seen.append(int(f.read()))
@@ -142,7 +156,6 @@ def a_file_replaced_by_another_client_opens_by_name(d):
                 assert e.errno == errno.ESTALE, e  # replaced between open and read
     wait()
     equal(seen, sorted(seen), "versions go forward only")
-    equal((d / "f").read_text(), "199", "the last one")
 
 
 @check()
@@ -194,6 +207,8 @@ def one_device_number_and_steady_inode_numbers(d):
 
 @check()
 def what_is_mounted_inside_the_workspace_is_not_entered(d):
+    if not host("may_mount"):
+        raise Skip("needs root to mount something inside the workspace")
     (d / "before").mkdir()
     (d / "plain").write_text("x")
     (d / "before" / "covered").write_text("x")
@@ -214,7 +229,7 @@ def what_is_mounted_inside_the_workspace_is_not_entered(d):
     finally:
         host("umount", inside(d / "before"))
     drop_caches()
-    poll("the folder again", lambda: listed(second(d) / "before"), 90)
+    poll("the folder again", lambda: listed(second(d) / "before"))
 
 
 def listed(folder):
