@@ -9,9 +9,11 @@ import tempfile
 
 import pytest
 
+from .daemon import EXE as DAEMON
 from .daemon import IS_ROOT, SANITIZER, poll
 
-EXE = pathlib.Path(os.environ.get("FUSE_CLIENT") or "build/fuse-client").resolve()
+# Usually the one that was built with the daemon under test.
+EXE = pathlib.Path(os.environ.get("FUSE_CLIENT") or pathlib.Path(DAEMON).parent / "fuse-client").resolve()
 # Memory of a sanitizer build says nothing.
 IS_SANITIZED = EXE.exists() and b"__asan_init" in EXE.read_bytes()
 MOUNTER = 1000  # the ordinary user that mounts when the tests run as root
