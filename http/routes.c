@@ -37,7 +37,7 @@ static const struct http_route rows[] = {
 	{ HTTP_M_PUT,	 API "/workspaces/{id}/export",	   api_workspaces_export_put,	 R_CHANGES | R_POOL },
 	{ HTTP_M_DELETE, API "/workspaces/{id}/export",	   api_workspaces_export_delete, R_CHANGES | R_POOL },
 
-	FILES(HTTP_M_GET,    "",       api_files_get,	    R_POOL),
+	FILES(HTTP_M_GET,    "",       api_files_get,	    R_POOL | R_TRY),
 	FILES(HTTP_M_PUT,    "",       api_files_put,	    R_CHANGES | R_STREAM),
 	FILES(HTTP_M_DELETE, "",       api_files_delete,    R_CHANGES | R_POOL | R_SLOW_IF_DEEP),
 	FILES(HTTP_M_GET,    "/list",  api_files_list,	    R_POOL | R_SLOW_IF_DEEP),
