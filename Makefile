@@ -107,6 +107,11 @@ $(BUILD)/tests/%: tests/unit/%.c $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -Wno-missing-prototypes -MMD -MP -MF $@.d $(LDFLAGS) -o $@ $< $(LIB) $(LDLIBS) -lcmocka
 
+# One call through the dispatcher, for callgrind (tests/bench/instructions.sh)
+$(BUILD)/tests/bench-calls: tests/bench/calls.c $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -Wno-missing-prototypes -MMD -MP -MF $@.d $(LDFLAGS) -o $@ $< $(LIB) $(LDLIBS) -lcmocka
+
 # Without libFuzzer the same target file replays its corpus (tests/fuzz/replay.c has the main).
 $(BUILD)/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(LIB)
 	@mkdir -p $(@D)
@@ -126,7 +131,7 @@ fuzz: ## build the libFuzzer targets with clang into build-fuzz/ (run: build-fuz
 lint: ## formatting, include layers, one door per danger, cppcheck, shellcheck
 	scripts/lint.sh
 
-bench: all ## measure beside nfs-ganesha and the machine's limits; prints ratios
+bench: all $(BUILD)/tests/bench-calls ## measure beside nfs-ganesha and the machine's limits; prints ratios
 	tests/bench/bench.sh $(BUILD)/workspaced
 
 soak: all ## hours: the large scales

@@ -77,7 +77,7 @@ static const struct config_row rows[CFG_N] = {
 		"Web origins whose pages may call the API: a comma list such as https://console.example.org.",
 		.check = config_check_origins },
 
-	[CFG_ARCHIVE_MAX_BYTES] = { "Archives and the trash", "ARCHIVE_MAX_BYTES", T_SIZE, "64G",
+	[CFG_ARCHIVE_MAX_BYTES] = { "Archives, trash, adoption", "ARCHIVE_MAX_BYTES", T_SIZE, "64G",
 		"Bytes that one archive may unpack to." },
 	[CFG_ARCHIVE_MAX_ENTRIES] = { NULL, "ARCHIVE_MAX_ENTRIES", T_NUMBER, "1000000",
 		"Entries that one archive to be unpacked may have.", .min = 1, .max = 1000000000 },
@@ -87,6 +87,9 @@ static const struct config_row rows[CFG_N] = {
 		"Archives packed or unpacked at one time; further requests are answered 429.", .min = 1, .max = 64 },
 	[CFG_TRASH_TTL] = { NULL, "TRASH_TTL", T_NUMBER, "3600",
 		"Seconds that a deleted workspace stays in the trash; 0 removes its files at once.", .max = SECONDS_MAX },
+	[CFG_ADOPT_ROOTS] = { NULL, "ADOPT_ROOTS", T_TEXT, NULL,
+		"Directories below which existing ones may be adopted as workspaces: a comma list of absolute paths, 16 at most. What is adopted must belong to the service user.",
+		.check = config_check_dirs },
 
 	[CFG_NFS_MODE] = { "NFS", "NFS_MODE", T_WORD, "embedded",
 		"How workspaces are exported; the NFS server inside the daemon is the only way.", .words = "embedded" },

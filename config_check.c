@@ -230,6 +230,18 @@ int config_check_origins(const char *value, struct err *err)
 	return 0;
 }
 
+int config_check_dirs(const char *value, struct err *err)
+{
+	const char *item;
+	size_t len;
+
+	while (next_item(&value, &item, &len))
+		if (len < 2 || item[0] != '/')
+			return err_set(err, -EINVAL,
+				       "must be a comma list of absolute directories, not of '/'");
+	return 0;
+}
+
 int config_check_exports(const char *value, struct err *err)
 {
 	struct export_rules rules;

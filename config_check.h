@@ -40,7 +40,7 @@ typedef int config_check_fn(const char *value, struct err *err);
 config_check_fn config_check_bool, config_check_address, config_check_size, config_check_decimal,
 	config_check_database_url, config_check_url_path, config_check_owner,
 	config_check_local_uids, config_check_origins, config_check_exports, config_check_api_key,
-	config_check_key_list, /* what is behind "@FILE" */
+	config_check_dirs, config_check_key_list, /* what is behind "@FILE" */
 	config_check_log; /* also applies it: lines about the other settings then come out as wanted
 			   */
 

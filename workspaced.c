@@ -34,8 +34,10 @@
 #include "nfsd/fh.h"
 #include "nfsd/nfsd.h"
 #include "workspace/archive.h"
+#include "workspace/events.h"
 #include "workspace/inode.h"
 #include "workspace/inode_hints.h"
+#include "workspace/quota.h"
 #include "workspace/store.h"
 #include "workspace/workspace.h"
 
@@ -47,21 +49,21 @@
 	1000u /* how long a hint may wait to be stored, a writing descriptor to be closed */
 #define WRITE_FD_IDLE_NS (1 * NSEC_PER_SEC)
 
-/* Of the descriptors that the process may open.  The rest is for workspaces, the database, and
- * calls that are running: those must find some whatever clients do, or a change would be half done.
- */
-#define CACHE_FD_SHARE_PERCENT 70
+/* Of the descriptors that the process may open.  The rest is for workspaces and for calls that are
+ * running: those must find some whatever clients do, or a change would be half done. */
+#define FDS_OF_PARTS           96u /* the database, loops and pools; at most half of all */
+#define CACHE_FD_SHARE_PERCENT 60
 #define CACHE_FDS_MAX          400000u
-#define NFS_FD_SHARE_PERCENT   12
+#define NFS_FD_SHARE_PERCENT   20
 #define NFS_CONNS_MAX          4096u
-#define HTTP_FD_SHARE_PERCENT  4
+#define HTTP_FD_SHARE_PERCENT  6
 #define HTTP_CONNS_MAX         1024u
 
 #define URL_HOST_MAX 272 /* bytes: a host name has at most 255 */
 
 struct daemon {
 	struct config *config;
-	struct config_list key_list, origins;
+	struct config_list key_list, origins, adopt_roots;
 	struct http_api_key *keys; /* owned array; the texts lie in key_list */
 
 	struct broker *broker;
@@ -72,6 +74,7 @@ struct daemon {
 	struct inode_hints *hints; /* NULL when kernel handles can be opened */
 	struct ws_registry *registry;
 	struct inode_cache *inodes;
+	struct quota_service *quota;
 	struct nfsd *nfsd;
 	struct http_server_options http_options; /* the server borrows it */
 	char nfs_url_host[URL_HOST_MAX];
@@ -161,11 +164,11 @@ static int split_keys(struct daemon *d, struct err *err)
 	return 0;
 }
 
-static int split_origins(struct daemon *d, struct err *err)
+static int split_list(struct daemon *d, enum config_id id, struct config_list *ret, struct err *err)
 {
-	const char *text = config_text(d->config, CFG_ALLOWED_ORIGINS);
+	const char *text = config_text(d->config, id);
 
-	if (text != NULL && config_list_split(text, &d->origins) < 0)
+	if (text != NULL && config_list_split(text, ret) < 0)
 		return err_set(err, -ENOMEM, "settings: out of memory");
 	return 0;
 }
@@ -181,9 +184,11 @@ static int make_data_dir(struct daemon *d, struct err *err)
 static unsigned fd_share(unsigned percent, unsigned max)
 {
 	struct rlimit lim = {.rlim_cur = 1024}; /* the smallest usual limit */
+	rlim_t n;
 
 	(void)getrlimit(RLIMIT_NOFILE, &lim);
-	return (unsigned)MAX(MIN(lim.rlim_cur / 100 * percent, max), 1u);
+	n = lim.rlim_cur - MIN(lim.rlim_cur / 2, FDS_OF_PARTS);
+	return (unsigned)MAX(MIN(n / 100 * percent + n % 100 * percent / 100, max), 1u);
 }
 
 /* ---- the parts
@@ -194,6 +199,8 @@ static int start_broker(struct daemon *d, struct err *err)
 	const struct broker_options o = {
 		.data_dir = config_text(d->config, CFG_DATA_DIR),
 		.service_user = config_text(d->config, CFG_SERVICE_USER),
+		.adopt_roots = (const char *const *)d->adopt_roots.item,
+		.n_adopt_roots = d->adopt_roots.n,
 	};
 	int rc = broker_start(&o, &d->broker, &d->caps, err);
 
@@ -243,6 +250,13 @@ static int on_workspace_open(void *arg, const struct workspace *ws, struct err *
 	return broker_register(d->broker, ws->key, ws->id, err);
 }
 
+static int on_workspace_adopt(void *arg, const struct workspace *ws, struct err *err)
+{
+	struct daemon *d = arg;
+
+	return broker_adopt(d->broker, ws->key, ws->adopted, err);
+}
+
 static void on_workspace_gone(void *arg, const struct workspace *ws)
 {
 	struct daemon *d = arg;
@@ -259,6 +273,7 @@ static int open_registry(struct daemon *d, struct err *err)
 	struct ws_registry_options o = {
 		.data_dir = d->caps.data_path,
 		.on_open = on_workspace_open,
+		.open_adopted = on_workspace_adopt,
 		.on_gone = on_workspace_gone,
 		.arg = d,
 	};
@@ -370,6 +385,7 @@ static int start_http(struct daemon *d, struct err *err)
 		.n_keys = d->key_list.n,
 		.registry = d->registry,
 		.store = d->store,
+		.quota = d->quota,
 		.nfsd = d->nfsd,
 		.inodes = d->inodes,
 		.data_dir = d->caps.data_path,
@@ -535,6 +551,8 @@ static int open_data(struct daemon *d, struct err *err)
 		rc = open_registry(d, err);
 	if (rc >= 0)
 		rc = open_inode_cache(d, err);
+	if (rc >= 0)
+		rc = quota_open(d->store, d->registry, &d->quota, err);
 	return rc;
 }
 
@@ -620,6 +638,8 @@ static void daemon_stop(struct daemon *d)
 		_exit(d->exit_code);
 	}
 	stop_loop(d);
+	events_shutdown();
+	quota_close(d->quota);
 	inode_cache_free(d->inodes);
 	if (d->hints != NULL)
 		inode_hints_close(d->hints);
@@ -730,7 +750,9 @@ static int with_config(struct daemon *d, const struct args *a)
 	if (rc >= 0)
 		rc = split_keys(d, &err);
 	if (rc >= 0)
-		rc = split_origins(d, &err);
+		rc = split_list(d, CFG_ALLOWED_ORIGINS, &d->origins, &err);
+	if (rc >= 0)
+		rc = split_list(d, CFG_ADOPT_ROOTS, &d->adopt_roots, &err);
 	if (rc < 0) {
 		(void)fprintf(stderr, "workspaced: %s\n", err.msg);
 		return EXIT_FAILURE;
@@ -768,6 +790,7 @@ int main(int argc, char **argv)
 	free(d.keys);
 	config_list_free(&d.key_list);
 	config_list_free(&d.origins);
+	config_list_free(&d.adopt_roots);
 	config_free(d.config);
 	return code;
 }

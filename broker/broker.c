@@ -41,9 +41,10 @@
 #include "broker/broker_proto.h"
 #include "broker/seccomp_rules.h"
 
-#define SOCK_FD 3
-#define DATA_FD 4
-#define ID_LEN  36 /* a UUID as text */
+#define SOCK_FD  3
+#define DATA_FD  4
+#define ROOTS_FD 5  /* and those behind it */
+#define ID_LEN   36 /* a UUID as text */
 /* Steps up from a directory to the root of its workspace.  A path of PATH_MAX has at most 2048
  * folders; deeper trees can be built, but their folders are then not served after they left the
  * cache. */
@@ -54,6 +55,7 @@ static const unsigned kept_caps[] = {CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE};
 struct broker_state {
 	uid_t service_uid;
 	struct map roots; /* struct root by its key */
+	struct adopt_roots adopt;
 };
 
 /* A registered workspace. */
@@ -62,6 +64,7 @@ struct root {
 	uint64_t key;
 	int fd;          /* owned: workspaces/<id>/files */
 	struct statx st; /* of @fd */
+	bool is_adopted; /* lies elsewhere than in the data directory */
 };
 
 /* ---- what lies where
@@ -182,38 +185,41 @@ static int open_files(const char *id)
 	return fd < 0 ? -errno : fd;
 }
 
+/* Takes @fd. */
+static int add_root(struct broker_state *b, uint64_t key, int fd, bool is_adopted)
+{
+	struct root *root = calloc(1, sizeof(*root));
+	int rc = -ENOMEM;
+
+	if (root == NULL)
+		goto fail_close;
+	root->key = key;
+	root->fd = fd;
+	root->is_adopted = is_adopted;
+	rc = look(fd, &root->st);
+	if (rc == 0)
+		rc = map_insert(&b->roots, &root->node, map_hash_u64(root->key));
+	if (rc == 0)
+		return 0;
+	free(root);
+fail_close:
+	(void)close(fd);
+	return rc;
+}
+
 static int op_register(struct broker_state *b, const struct broker_request *req, int in_fd,
 		       int *ret_fd)
 {
 	char id[ID_LEN + 1] = "";
-	struct root *root;
-	int rc;
+	int fd;
 
 	if (!is_id(req->bytes, req->n_bytes))
 		return -EINVAL;
 	if (find_root(b, req->ws_key) != NULL)
 		return -EEXIST;
 	memcpy(id, req->bytes, ID_LEN);
-	root = calloc(1, sizeof(*root));
-	if (root == NULL)
-		return -ENOMEM;
-	root->key = req->ws_key;
-	rc = root->fd = open_files(id);
-	if (rc < 0)
-		goto fail_free;
-	rc = look(root->fd, &root->st);
-	if (rc < 0)
-		goto fail_close;
-	rc = map_insert(&b->roots, &root->node, map_hash_u64(root->key));
-	if (rc < 0)
-		goto fail_close;
-	return 0;
-
-fail_close:
-	(void)close(root->fd);
-fail_free:
-	free(root);
-	return rc;
+	fd = open_files(id);
+	return fd < 0 ? fd : add_root(b, req->ws_key, fd, false);
 }
 
 static int op_unregister(struct broker_state *b, const struct broker_request *req, int in_fd,
@@ -237,10 +243,9 @@ union handle {
 	uint8_t room[sizeof(struct file_handle) + BROKER_BYTES_MAX];
 };
 
-static int op_probe_handles(struct broker_state *b, const struct broker_request *req, int in_fd,
-			    int *ret_fd)
+static int probe_handles(int dir_fd)
 {
-	auto_close int dir = openat(DATA_FD, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_close int dir = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	auto_close int fd = -1;
 	union handle h = {.head.handle_bytes = BROKER_BYTES_MAX};
 	int mount_id;
@@ -251,6 +256,12 @@ static int op_probe_handles(struct broker_state *b, const struct broker_request 
 		return -errno;
 	fd = open_by_handle_at(dir, &h.head, O_PATH | O_CLOEXEC);
 	return fd < 0 ? -errno : 0;
+}
+
+static int op_probe_handles(struct broker_state *b, const struct broker_request *req, int in_fd,
+			    int *ret_fd)
+{
+	return probe_handles(DATA_FD);
 }
 
 static int op_open_handle(struct broker_state *b, const struct broker_request *req, int in_fd,
@@ -351,6 +362,85 @@ static int op_open_file(struct broker_state *b, const struct broker_request *req
 	return 0;
 }
 
+/* ---- adopting
+ * ------------------------------------------------------------------------------ */
+
+/* Is @fd at or below @top?  Every answer but a clear no is a yes. */
+static bool may_be_beneath(const struct statx *top, int fd)
+{
+	struct root root = {.st = *top};
+	struct statx st;
+
+	return look(fd, &st) < 0 || check_beneath(&root, fd, st) != -ESTALE;
+}
+
+struct overlap {
+	int fd;
+	struct statx st;
+	bool found;
+};
+
+static bool look_for_overlap(struct map_node *n, void *arg)
+{
+	const struct root *root = container_of(n, struct root, node);
+	struct overlap *o = arg;
+
+	if (root->is_adopted)
+		o->found = may_be_beneath(&root->st, o->fd) || may_be_beneath(&o->st, root->fd);
+	return !o->found;
+}
+
+/* Two workspaces must not share a file, and none may show the data directory. */
+static int check_overlap(struct broker_state *b, int fd)
+{
+	struct overlap o = {.fd = fd};
+	struct statx data;
+	int rc = look(fd, &o.st);
+
+	if (rc == 0)
+		rc = look(DATA_FD, &data);
+	if (rc < 0)
+		return rc;
+	if (may_be_beneath(&data, fd) || may_be_beneath(&o.st, DATA_FD))
+		return -EBUSY;
+	map_each(&b->roots, look_for_overlap, &o);
+	return o.found ? -EBUSY : 0;
+}
+
+static int check_adoptable(struct broker_state *b, int fd)
+{
+	struct statx st;
+	int rc = look(fd, &st);
+
+	if (rc < 0)
+		return rc;
+	if (st.stx_uid != b->service_uid)
+		return -EACCES;
+	rc = check_overlap(b, fd);
+	if (rc == 0 && probe_handles(DATA_FD) == 0 && probe_handles(fd) < 0)
+		rc = -EOPNOTSUPP; /* the server relies on them */
+	return rc;
+}
+
+static int op_adopt(struct broker_state *b, const struct broker_request *req, int in_fd,
+		    int *ret_fd)
+{
+	const struct broker_adopt *a = container_of(req, struct broker_adopt, head);
+	auto_close int fd = -1;
+	int rc;
+
+	if (find_root(b, req->ws_key) != NULL)
+		return -EEXIST;
+	fd = adopt_open(&b->adopt, a->path);
+	rc = fd < 0 ? fd : check_adoptable(b, fd);
+	if (rc < 0)
+		return rc;
+	*ret_fd = openat(fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (*ret_fd < 0)
+		return -errno;
+	return add_root(b, req->ws_key, take_fd(&fd), true);
+}
+
 /* ---- serving
  * ------------------------------------------------------------------------------------------ */
 
@@ -367,6 +457,7 @@ static const struct op ops[BROKER_N_OPS] = {
 	[BROKER_UNREGISTER]    = { op_unregister,    false },
 	[BROKER_OPEN_HANDLE]   = { op_open_handle,   false },
 	[BROKER_OPEN_FILE]     = { op_open_file,     true  },
+	[BROKER_ADOPT]         = { op_adopt,         false },
 };
 /* clang-format on */
 
@@ -382,7 +473,7 @@ static int run_op(struct broker_state *b, const struct broker_request *req, int 
 /* One request.  Return: 1, 0 when the main process is gone, -errno of the socket. */
 static int serve_one(struct broker_state *b)
 {
-	struct broker_request req;
+	struct broker_adopt req; /* the longest there is */
 	struct broker_reply reply;
 	auto_close int in_fd = -1;
 	auto_close int out_fd = -1;
@@ -395,7 +486,11 @@ static int serve_one(struct broker_state *b)
 		return 0;
 	if (n < 0 && n != -EMSGSIZE)
 		return (int)n;
-	reply.rc = n == sizeof(req) ? run_op(b, &req, in_fd, &out_fd) : -EINVAL;
+	reply.rc = -EINVAL;
+	if (n == (ssize_t)(req.head.op == BROKER_ADOPT ? sizeof(req) : sizeof(req.head)))
+		reply.rc = run_op(b, &req.head, in_fd, &out_fd);
+	if (reply.rc < 0 && out_fd >= 0)
+		(void)close(take_fd(&out_fd));
 	n = io_send_fds(SOCK_FD, &reply, sizeof(reply), &out_fd, out_fd >= 0 ? 1 : 0);
 	return n < 0 ? (int)n : 1;
 }
@@ -406,15 +501,25 @@ static int serve_one(struct broker_state *b)
 /* Descriptors 0 to 2, the socket and the data directory, and no other. */
 static int settle_descriptors(const struct broker_setup *setup)
 {
+	const int min = ROOTS_FD + BROKER_ADOPT_ROOTS_MAX; /* out of the way of what comes last */
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	int sock = fcntl(setup->sock, F_DUPFD_CLOEXEC, DATA_FD + 1);
-	int data = fcntl(setup->data_fd, F_DUPFD_CLOEXEC, DATA_FD + 1);
+	int sock = fcntl(setup->sock, F_DUPFD_CLOEXEC, min);
+	int data = fcntl(setup->data_fd, F_DUPFD_CLOEXEC, min);
+	int roots[BROKER_ADOPT_ROOTS_MAX];
 
 	if (null < 0 || sock < 0 || data < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0)
 		return -errno;
+	for (size_t i = 0; i < setup->roots.n; i++) {
+		roots[i] = fcntl(setup->roots.fd[i], F_DUPFD_CLOEXEC, min);
+		if (roots[i] < 0)
+			return -errno;
+	}
 	if (dup3(sock, SOCK_FD, O_CLOEXEC) < 0 || dup3(data, DATA_FD, O_CLOEXEC) < 0)
 		return -errno;
-	closefrom(DATA_FD + 1);
+	for (size_t i = 0; i < setup->roots.n; i++)
+		if (dup3(roots[i], ROOTS_FD + (int)i, O_CLOEXEC) < 0)
+			return -errno;
+	closefrom(ROOTS_FD + (int)setup->roots.n);
 	return 0;
 }
 
@@ -471,6 +576,9 @@ _Noreturn void broker_run(const struct broker_setup *setup)
 		hello.rc = map_init(&b.roots, 0);
 	memcpy(hello.msg, err.msg, sizeof(hello.msg));
 	b.service_uid = geteuid();
+	b.adopt = setup->roots;
+	for (size_t i = 0; i < b.adopt.n; i++)
+		b.adopt.fd[i] = ROOTS_FD + (int)i;
 	rc = (int)io_send_fds(SOCK_FD, &hello, sizeof(hello), NULL, 0);
 	while (rc > 0 && hello.rc == 0)
 		rc = serve_one(&b);

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "broker/broker_client.h"
 
 struct service_user {
 	uid_t uid;
@@ -58,6 +59,25 @@ void privilege_raise_nofile(void);
  */
 int data_dir_prepare(int fd, const struct service_user *user, struct err *err);
 
+/* Directories below which others may be adopted as workspaces. */
+struct adopt_roots {
+	const char *const *path;        /* borrowed; absolute, as the operator wrote them */
+	int fd[BROKER_ADOPT_ROOTS_MAX]; /* O_PATH */
+	size_t n;
+};
+
+/* ---- adopt.c
+ * --------------------------------------------------------------------------------------- */
+
+/**
+ * adopt_open() - a directory strictly below one of @roots, for reading
+ * @path:	absolute text, perhaps without a NUL at its end: not trusted
+ *
+ * Return: a descriptor the caller owns; -EPERM (below none), -ELOOP (a link), -EXDEV (another
+ * mount), -EINVAL, -errno.
+ */
+int adopt_open(const struct adopt_roots *roots, const char path[4096]);
+
 /* ---- broker.c
  * -------------------------------------------------------------------------------------- */
 
@@ -66,6 +86,7 @@ struct broker_setup {
 	int data_fd;                     /* the data directory, O_PATH */
 	pid_t parent;                    /* the main process */
 	const struct service_user *user; /* borrowed; NULL: an ordinary user */
+	struct adopt_roots roots;
 };
 
 /* broker_run() - be the broker until the main process is gone; called in the forked child */

@@ -43,12 +43,12 @@ struct broker {
  * ----------------------------------------------------------------------------------------- */
 
 /* Return: what the broker answered, or -EPIPE when it is gone. */
-static int exchange(struct broker *b, const struct broker_request *req, int in_fd, int *ret_fd)
+static int exchange(struct broker *b, const void *req, size_t req_len, int in_fd, int *ret_fd)
 {
 	struct broker_reply reply = {0};
 	size_t n_fds = 1;
 	int fd = -1;
-	ssize_t n = io_send_fds(b->sock, req, sizeof(*req), &in_fd, in_fd >= 0 ? 1 : 0);
+	ssize_t n = io_send_fds(b->sock, req, req_len, &in_fd, in_fd >= 0 ? 1 : 0);
 
 	if (n < 0)
 		return n == -ECONNRESET ? -EPIPE : (int)n;
@@ -76,7 +76,7 @@ static int ask(struct broker *b, const struct broker_request *req, int in_fd, in
 	int rc;
 
 	pthread_mutex_lock(&b->mutex);
-	rc = exchange(b, req, in_fd, ret_fd);
+	rc = exchange(b, req, sizeof(*req), in_fd, ret_fd);
 	pthread_mutex_unlock(&b->mutex);
 	return rc;
 }
@@ -96,6 +96,46 @@ int broker_register(struct broker *b, uint64_t ws_key, const char *ws_id, struct
 		return err_set(err, rc, "workspace '%s': the broker cannot register it: %s", ws_id,
 			       strerror(-rc));
 	return 0;
+}
+
+/* What the broker's refusals mean to whoever named the directory. */
+static const struct {
+	int rc;
+	const char *text;
+} adopt_refusals[] = {
+	{-ENOENT, "there is no such directory"},
+	{-ENOTDIR, "it is no directory"},
+	{-ELOOP, "a link is on the way to it"},
+	{-EPERM, "it is not below one of WORKSPACE_ADOPT_ROOTS"},
+	{-EACCES,
+	 "it does not belong to the user the server runs as: hand it over, with all in it"},
+	{-EBUSY, "it holds, or lies in, the data directory or another workspace"},
+	{-EXDEV, "it is on another file system than the directory of WORKSPACE_ADOPT_ROOTS"},
+	{-EOPNOTSUPP, "its file system has no file handles"},
+	{-ENAMETOOLONG, "its path is too long"},
+};
+
+static int explain_adopt(int rc, struct err *err)
+{
+	for (size_t i = 0; i < ARRAY_LEN(adopt_refusals); i++)
+		if (adopt_refusals[i].rc == rc)
+			return err_set(err, -EINVAL, "'adopt': %s", adopt_refusals[i].text);
+	return err_set(err, rc, "'adopt': %s", strerror(-rc));
+}
+
+int broker_adopt(struct broker *b, uint64_t ws_key, const char *path, struct err *err)
+{
+	struct broker_adopt req = {.head = {.op = BROKER_ADOPT, .ws_key = ws_key}};
+	size_t n = strlen(path);
+	int fd, rc;
+
+	if (n >= sizeof(req.path))
+		return explain_adopt(-ENAMETOOLONG, err);
+	memcpy(req.path, path, n);
+	pthread_mutex_lock(&b->mutex);
+	rc = exchange(b, &req, sizeof(req), -1, &fd);
+	pthread_mutex_unlock(&b->mutex);
+	return rc < 0 ? explain_adopt(rc, err) : fd;
 }
 
 int broker_unregister(struct broker *b, uint64_t ws_key)
@@ -173,9 +213,10 @@ static int hear_hello(int sock, struct err *err)
 }
 
 static int fork_broker(struct broker *b, int data_fd, const struct service_user *user,
-		       struct err *err)
+		       const struct adopt_roots *roots, struct err *err)
 {
-	struct broker_setup setup = {.data_fd = data_fd, .parent = getpid(), .user = user};
+	struct broker_setup setup = {
+		.data_fd = data_fd, .parent = getpid(), .user = user, .roots = *roots};
 	int sv[2], rc;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
@@ -211,8 +252,8 @@ fail_close:
 	return rc;
 }
 
-static int broker_new(int data_fd, const struct service_user *user, struct broker **ret,
-		      struct err *err)
+static int broker_new(int data_fd, const struct service_user *user, const struct adopt_roots *roots,
+		      struct broker **ret, struct err *err)
 {
 	struct broker *b = calloc(1, sizeof(*b));
 	int rc;
@@ -220,7 +261,7 @@ static int broker_new(int data_fd, const struct service_user *user, struct broke
 	if (b == NULL)
 		return err_set(err, -ENOMEM, "out of memory");
 	pthread_mutex_init(&b->mutex, NULL);
-	rc = fork_broker(b, data_fd, user, err);
+	rc = fork_broker(b, data_fd, user, roots, err);
 	if (rc < 0) {
 		pthread_mutex_destroy(&b->mutex);
 		free(b);
@@ -241,6 +282,31 @@ static int open_data_dir(const char *path, const struct service_user *user, stru
 	if (rc < 0)
 		return err_wrap(err, rc, "data directory");
 	return take_fd(&fd);
+}
+
+/* Links in the operator's own paths are followed, now. */
+static int open_adopt_roots(const struct broker_options *o, struct adopt_roots *ret,
+			    struct err *err)
+{
+	if (o->n_adopt_roots > BROKER_ADOPT_ROOTS_MAX)
+		return err_set(err, -EINVAL, "more than %d directories to adopt from",
+			       BROKER_ADOPT_ROOTS_MAX);
+	ret->path = o->adopt_roots;
+	for (; ret->n < o->n_adopt_roots; ret->n++) {
+		const char *path = ret->path[ret->n];
+
+		ret->fd[ret->n] = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (ret->fd[ret->n] < 0)
+			return err_set(err, -errno, "directory '%s' to adopt from: %s", path,
+				       strerror(errno));
+	}
+	return 0;
+}
+
+static void close_adopt_roots(struct adopt_roots *roots)
+{
+	while (roots->n > 0)
+		(void)close(roots->fd[--roots->n]);
 }
 
 static int give_up_privilege(const struct service_user *user, struct err *err)
@@ -280,6 +346,7 @@ int broker_start(const struct broker_options *o, struct broker **ret, struct bro
 	bool is_root = geteuid() == 0;
 	auto_close int data_fd = -1;
 	struct service_user user;
+	struct adopt_roots roots = {0};
 	struct broker_caps caps;
 	struct broker *b = NULL;
 	int rc;
@@ -293,7 +360,10 @@ int broker_start(const struct broker_options *o, struct broker **ret, struct bro
 	data_fd = open_data_dir(o->data_dir, is_root ? &user : NULL, err);
 	if (data_fd < 0)
 		return data_fd;
-	rc = broker_new(data_fd, is_root ? &user : NULL, &b, err);
+	rc = open_adopt_roots(o, &roots, err);
+	if (rc == 0)
+		rc = broker_new(data_fd, is_root ? &user : NULL, &roots, &b, err);
+	close_adopt_roots(&roots);
 	if (rc < 0)
 		return rc;
 	rc = give_up_privilege(is_root ? &user : NULL, err);

@@ -17,9 +17,15 @@
 
 struct broker;
 
+#define BROKER_ADOPT_ROOTS_MAX 16
+
 struct broker_options {
 	const char *data_dir;     /* exists; may be relative */
 	const char *service_user; /* NULL or "": chosen as documented at broker_start() */
+	/* Absolute directories below which broker_adopt() may open others; at most
+	 * BROKER_ADOPT_ROOTS_MAX.  Opened once, at the start. */
+	const char *const *adopt_roots;
+	size_t n_adopt_roots;
 };
 
 struct broker_caps {
@@ -63,6 +69,17 @@ int broker_pidfd(const struct broker *b);
 
 /* The broker opens workspaces/<id>/files itself below the data directory it was started with. */
 int broker_register(struct broker *b, uint64_t ws_key, const char *ws_id, struct err *err);
+
+/**
+ * broker_adopt() - register a directory of the operator's as a workspace
+ * @path:	absolute; below one of the adopt_roots, without links on the way from there
+ *
+ * It must be the service user's, neither hold nor lie in the data directory or another adopted
+ * directory, and be on the file system of its root.  Nothing is changed in it.
+ * Return: an O_PATH descriptor the caller owns, or -errno with a sentence: -EINVAL for whatever is
+ * wrong with the directory.
+ */
+int broker_adopt(struct broker *b, uint64_t ws_key, const char *path, struct err *err);
 int broker_unregister(struct broker *b, uint64_t ws_key);
 
 /**

@@ -17,6 +17,7 @@ enum broker_op {
 	BROKER_UNREGISTER,    /* ws_key */
 	BROKER_OPEN_HANDLE,   /* ws_key, htype; bytes = the handle; gives a descriptor back */
 	BROKER_OPEN_FILE,     /* ws_key, flags; takes a descriptor, gives one back */
+	BROKER_ADOPT,         /* ws_key, with a path behind it; gives a descriptor back */
 	BROKER_N_OPS
 };
 
@@ -29,6 +30,14 @@ struct broker_request {
 	uint32_t flags;   /* open(2) flags: O_RDONLY or O_RDWR */
 	uint32_t n_bytes; /* used of @bytes */
 	uint8_t bytes[BROKER_BYTES_MAX];
+};
+
+#define BROKER_PATH_MAX 4096 /* bytes with NUL */
+
+/* BROKER_ADOPT is the one request that is longer. */
+struct broker_adopt {
+	struct broker_request head;
+	char path[BROKER_PATH_MAX];
 };
 
 struct broker_reply {

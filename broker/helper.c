@@ -26,6 +26,7 @@
 
 #define WORKER_MEMORY_MAX  (1ull << 30) /* bytes of address space: some decoders want 100 MiB */
 #define WORKER_CPU_SECONDS 7200 /* a large archive takes minutes; a loop in a decoder ends */
+#define WORKER_NICE        10   /* whoever waits for NFS goes first */
 #define WORKER_FILES_MAX   400  /* descriptors: a walk of a tree holds 130 */
 
 struct helper {
@@ -88,7 +89,7 @@ static int limit(__rlimit_resource_t what, uint64_t max)
 
 static int confine(int dir_fd)
 {
-	int rc = limit(RLIMIT_CORE, 0);
+	int rc = setpriority(PRIO_PROCESS, 0, WORKER_NICE) < 0 ? -errno : limit(RLIMIT_CORE, 0);
 
 	if (rc == 0)
 		rc = limit(RLIMIT_CPU, WORKER_CPU_SECONDS);

@@ -46,7 +46,7 @@ static const char *const basic_calls[] = {
 };
 
 static const char *const broker_calls[] = {
-	"open_by_handle_at", "name_to_handle_at", "open", "chmod", "fchmodat", "geteuid",
+	"open_by_handle_at", "name_to_handle_at", "open", "openat2", "chmod", "fchmodat", "geteuid",
 };
 
 /* Workers: files by name below one directory, and two sockets that were handed to them. */
@@ -61,7 +61,7 @@ static const char *const worker_calls[] = {
 static const char *const helper_calls[] = {
 	"fork", "set_robust_list", "set_tid_address", "getppid", "dup2", "close_range", "prctl",
 	"seccomp", "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self",
-	"prlimit64", "setrlimit", "getrlimit", "rt_sigaction",
+	"prlimit64", "setrlimit", "getrlimit", "rt_sigaction", "setpriority",
 };
 
 static const char *const main_calls[] = {

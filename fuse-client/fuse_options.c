@@ -252,7 +252,7 @@ int fuse_options_parse_target(const char *text, struct fuse_target *ret, struct 
 		end = strstr(text, ":/");
 		path = end != NULL ? end + 1 : NULL;
 	}
-	if (path == NULL)
+	if (path == NULL || path[1] == '/') /* "http://..." is no path of a host named http */
 		return err_set(err, -EINVAL,
 			       "'%s' is neither HOST[:PORT]:/PATH nor nfs://HOST:PORT/PATH", text);
 	rc = take_host_port(text, (size_t)(end - text), &t, err);

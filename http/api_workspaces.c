@@ -6,6 +6,7 @@
 #include "http/api_workspaces.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@
 #include "http/api.h"
 #include "http/api_files.h"
 #include "http/api_idempotency.h"
+#include "http/api_quota.h"
 #include "http/http_core.h"
 #include "proto/jsonx.h"
 #include "workspace/workspace.h"
@@ -71,6 +73,8 @@ void api_workspaces_put(struct json_out *o, const struct http_server_options *op
 	json_out_key_str(o, "id", ws->id);
 	json_out_key_str(o, "name", ws->name);
 	put_nfs_url(o, opt, ws->id);
+	if (ws->adopted != NULL)
+		json_out_key_str(o, "adopted", ws->adopted);
 	json_out_key(o, "metadata");
 	json_out_open(o, '{');
 	for (size_t i = 0; i < ws->n_metadata; i++)
@@ -156,6 +160,7 @@ int api_workspaces_metadata(struct http_request *req, json_t *body, bool allows_
 
 static void create(struct http_request *req, struct ws_create *c)
 {
+	struct quota_limits quota;
 	struct err err = {0};
 	struct workspace *ws;
 	auto_json json_t *body = api_workspaces_body(req);
@@ -165,9 +170,15 @@ static void create(struct http_request *req, struct ws_create *c)
 		return;
 	rc = jsonx_get_string(body, "name", WS_NAME_MAX, &c->name, &err);
 	if (rc >= 0)
+		rc = jsonx_get_string(body, "adopt", PATH_MAX - 1, &c->adopt, &err);
+	if (rc >= 0)
 		rc = api_workspaces_metadata(req, body, false, &c->metadata, &c->n_metadata, &err);
 	if (rc >= 0)
+		rc = api_quota_member(body, &quota, &err);
+	if (rc >= 0)
 		rc = ws_create(req->core->options->registry, c, &ws, &err);
+	if (rc >= 0)
+		rc = api_quota_begin(req, ws, &quota, &err);
 	if (rc < 0) {
 		http_response_errno(req, rc, &err);
 		return;
@@ -238,7 +249,8 @@ void api_workspaces_delete(struct http_request *req)
 	else
 		rc = ws_trash(opt->registry, req->params[0], &err);
 	if (rc == -ENOSPC) /* never deleted for good by somebody who did not ask for that */
-		err_set(&err, rc, "the trash needs a little room; ?purge=true deletes at once, without");
+		err_set(&err, rc,
+			"the trash needs a little room; ?purge=true deletes at once, without");
 	if (rc == -ENOENT)
 		http_response_error(req, HTTP_CODE_NO_WORKSPACE, "%s", req->params[0]);
 	else if (rc < 0)

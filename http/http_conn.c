@@ -292,6 +292,8 @@ static void refuse(struct http_conn *c, int status, const char *why)
 					     : HTTP_CODE_REQUEST,
 			     "%s", status == 413 ? "" : why);
 	c->req->res.must_close = c->lingers = true;
+	if (c->req->hooks.on_abort != NULL) /* its handler waits for a body that will not come */
+		c->req->hooks.on_abort(c->req);
 	answer(c);
 }
 
@@ -622,7 +624,8 @@ static void update_watch(struct http_conn *c)
 			(takes_input(c) || c->state == CONN_ENDING ||
 			 ((c->state == CONN_BUSY || c->state == CONN_FILE) &&
 			  c->in.len < WAITING_MAX && unsent(c) <= c->core->limits.max_unsent));
-	bool writable = unsent(c) > 0 || c->is_full;
+	/* what a handler wrote when it was told to go on may be gone by now: it is told again */
+	bool writable = unsent(c) > 0 || c->is_full || c->wants_drain;
 
 	if (readable == c->watch_read && writable == c->watch_write)
 		return;
@@ -717,11 +720,18 @@ void http_conn_feed(struct http_conn *c, const char *p, size_t n)
 	uncork(c);
 }
 
+static void tell_eof(struct http_conn *c)
+{
+	if (c->req != NULL && !c->req->in_pool && c->req->hooks.on_eof != NULL)
+		c->req->hooks.on_eof(c->req);
+}
+
 void http_conn_eof(struct http_conn *c)
 {
 	if (!cork(c))
 		return;
 	c->is_eof = true;
+	tell_eof(c);
 	uncork(c);
 }
 
@@ -756,6 +766,7 @@ void http_conn_drain(struct http_conn *c)
 {
 	if (!cork(c))
 		return;
+	tell_eof(c);
 	if (c->state == CONN_HEAD && c->in.len == 0) {
 		c->state = CONN_ENDING;
 		arm(c, HTTP_DL_NONE);

@@ -16,6 +16,7 @@ processes, mounts and ids|\b(fork|vfork|clone|clone3|unshare|mount|umount|umount
 running programs|\b(exec[lv]p?e?|execveat|fexecve|system|popen|posix_spawnp?|uv_spawn)[[:space:]]*\(|^fuse-client/fuse_umount\.c$
 SQLite|\bsqlite3_[a-z_0-9]+|^workspace/store[a-z_]*\.[ch]$
 JSON from outside|\bjson_(loads|loadb|loadf|loadfd|load_file|load_callback)\b|^proto/jsonx\.c$
+archives|\barchive_(read|write|entry)_[a-z0-9_]+[[:space:]]*\(|^workspace/archive_(pack|unpack)\.c$
 libfuse|\bfuse_(session|reply|req|opt|lowlevel|add_direntry)[a-z_]*[[:space:]]*\(|^fuse-client/
 the HTTP parser|\bllhttp_[a-z_]+|^http/http_head\.c$
 system call filters|\bseccomp_[a-z_]+[[:space:]]*\(|^(broker/.*|workspaced\.c)$

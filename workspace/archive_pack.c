@@ -21,13 +21,22 @@
 #include "workspace/path.h"
 #include "workspace/tree_walk.h"
 
-#define COPY_SIZE (64u << 10)
+#define COPY_SIZE  (64u << 10)
+#define OPENED_MAX 128 /* directories: each holds a descriptor */
+
+/* A directory whose mode shuts its owner out, opened up for as long as we are in it. */
+struct opened {
+	int fd; /* owned: O_PATH */
+	mode_t mode;
+};
 
 struct pack {
 	struct arc_run *run;
 	struct archive *out;                      /* owned */
 	struct archive_entry *entry;              /* owned; used again for each */
 	struct archive_entry_linkresolver *links; /* owned */
+	struct opened *opened;                    /* owned: directories to be closed again */
+	size_t n_opened, cap_opened;
 	char copy[COPY_SIZE];
 };
 
@@ -176,6 +185,43 @@ static int pack_link(struct pack *p, int dirfd, const char *name, const char *pa
 	return rc == -ENAMETOOLONG ? 0 : rc;
 }
 
+/* What is not possible here, the walk meets again and tells. */
+static void open_up_dir(struct pack *p, int dirfd, const char *name)
+{
+	auto_close int fd =
+		path_open(dirfd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0, PATH_NOFOLLOW_ALL);
+	char proc[PATH_PROC_LEN];
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || p->n_opened == OPENED_MAX)
+		return;
+	if (p->n_opened == p->cap_opened) {
+		size_t cap = p->cap_opened + 16;
+		struct opened *more = reallocarray(p->opened, cap, sizeof(*more));
+
+		if (more == NULL)
+			return;
+		p->opened = more;
+		p->cap_opened = cap;
+	}
+	if (chmod(path_proc(proc, fd), (st.st_mode & 07777) | S_IRUSR | S_IXUSR) == 0)
+		p->opened[p->n_opened++] =
+			(struct opened){.fd = take_fd(&fd), .mode = st.st_mode & 07777};
+}
+
+static void close_opened(struct pack *p)
+{
+	char proc[PATH_PROC_LEN];
+
+	while (p->n_opened > 0) {
+		const struct opened *o = &p->opened[--p->n_opened];
+
+		(void)chmod(path_proc(proc, o->fd), o->mode);
+		(void)close(o->fd);
+	}
+	free(p->opened);
+}
+
 static int pack_one(struct pack *p, int dirfd, const char *name, const char *path)
 {
 	struct stat st;
@@ -191,6 +237,8 @@ static int pack_one(struct pack *p, int dirfd, const char *name, const char *pat
 		arc_skip(p->run, path, ARC_R_SPECIAL);
 		return 0;
 	}
+	if ((st.st_mode & (S_IRUSR | S_IXUSR)) != (S_IRUSR | S_IXUSR))
+		open_up_dir(p, dirfd, name);
 	fill_entry(p, path, &st);
 	rc = write_header(p);
 	return rc == -ENAMETOOLONG ? 0 : rc;
@@ -298,6 +346,7 @@ int arc_pack(struct arc_run *run)
 		rc = fail(&p, "the archive cannot be ended");
 	if (rc < 0)
 		(void)archive_write_fail(p.out); /* nothing may look like an end */
+	close_opened(&p);
 	archive_entry_free(p.entry);
 	archive_entry_linkresolver_free(p.links);
 	(void)archive_write_free(p.out);

@@ -21,27 +21,30 @@ struct claim {
 
 static const char claim_what[] = "remember an idempotency key";
 
-/* The old go, and of the others the oldest, so that there is room for one more. */
-static int make_room(sqlite3 *db, uint64_t now_ns, struct err *err)
+static int forget_some(sqlite3 *db, const char *sql, uint64_t arg, struct err *err)
 {
-	static const char *const sql[] = {
-		"DELETE FROM idempotency WHERE created_ns < ?",
+	auto_stmt sqlite3_stmt *st = NULL;
+	int rc = store_prepare(db, sql, claim_what, &st, err);
+
+	if (rc < 0)
+		return rc;
+	(void)store_bind_u64(st, 1, arg);
+	return sqlite3_step(st) == SQLITE_DONE ? 0 : store_fail(db, claim_what, err);
+}
+
+static int forget_old(sqlite3 *db, uint64_t now_ns, struct err *err)
+{
+	return forget_some(db, "DELETE FROM idempotency WHERE created_ns < ?",
+			   now_ns - MIN(now_ns, STORE_IDEM_AGE_MAX), err);
+}
+
+static int make_room(sqlite3 *db, struct err *err)
+{
+	static const char sql[] =
 		"DELETE FROM idempotency WHERE key IN (SELECT key FROM idempotency"
-		" ORDER BY created_ns DESC LIMIT -1 OFFSET ?)",
-	};
-	const uint64_t arg[] = {now_ns - MIN(now_ns, STORE_IDEM_AGE_MAX), STORE_IDEM_MAX - 1};
+		" ORDER BY created_ns DESC LIMIT -1 OFFSET ?)";
 
-	for (size_t i = 0; i < ARRAY_LEN(sql); i++) {
-		auto_stmt sqlite3_stmt *st = NULL;
-		int rc = store_prepare(db, sql[i], claim_what, &st, err);
-
-		if (rc < 0)
-			return rc;
-		(void)store_bind_u64(st, 1, arg[i]);
-		if (sqlite3_step(st) != SQLITE_DONE)
-			return store_fail(db, claim_what, err);
-	}
-	return 0;
+	return forget_some(db, sql, STORE_IDEM_MAX - 1, err);
 }
 
 /* Return: 1 found, 0, -errno. */
@@ -90,11 +93,14 @@ static int insert_key(sqlite3 *db, const struct claim *c, struct err *err)
 static int claim_key(sqlite3 *db, void *arg, struct err *err)
 {
 	const struct claim *c = arg;
-	int rc = make_room(db, c->now_ns, err);
+	int rc = forget_old(db, c->now_ns, err);
 
 	if (rc == 0)
 		rc = find_key(db, c, err);
-	return rc == 0 ? insert_key(db, c, err) : rc;
+	if (rc != 0)
+		return rc;
+	rc = make_room(db, err);
+	return rc < 0 ? rc : insert_key(db, c, err);
 }
 
 int store_idem_claim(struct store *s, const char *key, uint64_t now_ns, struct store_idem *idem,

@@ -37,8 +37,9 @@ static const char *const migrations[] = {
 	"CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), at_ns INTEGER NOT NULL) "
 	"STRICT;",
 
-	/* 2: the trash, and requests that may be sent twice. */
+	/* 2: the trash, adopted directories, and requests that may be sent twice. */
 	"ALTER TABLE workspaces ADD COLUMN trashed_ns INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE workspaces ADD COLUMN adopted TEXT;"
 	"CREATE TABLE idempotency ("
 	" key TEXT PRIMARY KEY,"
 	" hash BLOB NOT NULL,"
@@ -47,6 +48,15 @@ static const char *const migrations[] = {
 	" created_ns INTEGER NOT NULL"
 	") STRICT, WITHOUT ROWID;"
 	"CREATE INDEX idempotency_age ON idempotency (created_ns);",
+
+	/* 3: quotas.  A limit that is NULL is none. */
+	"CREATE TABLE quotas ("
+	" ws INTEGER PRIMARY KEY REFERENCES workspaces(seq) ON DELETE CASCADE,"
+	" max_bytes INTEGER,"
+	" max_files INTEGER,"
+	" used_bytes INTEGER NOT NULL,"
+	" used_files INTEGER NOT NULL"
+	") STRICT;",
 };
 
 static int read_version(sqlite3 *db, int *ret, struct err *err)

@@ -14,6 +14,7 @@ void ws_row_fini(struct ws_row *row)
 	free(row->name);
 	free(row->metadata_json);
 	free(row->exports_json);
+	free(row->adopted);
 	*row = (struct ws_row){0};
 }
 
@@ -23,7 +24,7 @@ static int insert_row(sqlite3 *db, void *arg, struct err *err)
 {
 	static const char sql[] =
 		"INSERT INTO workspaces (id, name, metadata, exports, owner_uid, owner_gid,"
-		" created_ns, updated_ns, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+		" created_ns, updated_ns, state, adopted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 	auto_stmt sqlite3_stmt *st = NULL;
 	struct ws_row *row = arg;
 	int rc = store_prepare(db, sql, "add a workspace", &st, err);
@@ -39,6 +40,7 @@ static int insert_row(sqlite3 *db, void *arg, struct err *err)
 	(void)store_bind_u64(st, 7, row->created_ns);
 	(void)store_bind_u64(st, 8, row->updated_ns);
 	(void)store_bind_u64(st, 9, row->state);
+	(void)store_bind_text(st, 10, row->adopted);
 	if (sqlite3_step(st) != SQLITE_DONE)
 		return store_fail(db, "add a workspace", err);
 	row->seq = (uint64_t)sqlite3_last_insert_rowid(db);
@@ -194,12 +196,13 @@ enum {
 	COL_CREATED,
 	COL_UPDATED,
 	COL_STATE,
-	COL_TRASHED
+	COL_TRASHED,
+	COL_ADOPTED
 };
 
 #define SELECT                                                                                     \
 	"SELECT seq, id, name, metadata, exports, owner_uid, owner_gid,"                           \
-	" created_ns, updated_ns, state, trashed_ns FROM workspaces"
+	" created_ns, updated_ns, state, trashed_ns, adopted FROM workspaces"
 static const char select_sql[] = SELECT " ORDER BY seq";
 static const char select_one_sql[] = SELECT " WHERE id = ?";
 
@@ -241,6 +244,8 @@ static int read_row(sqlite3_stmt *st, struct ws_row *row)
 		rc = copy_text(st, COL_METADATA, &row->metadata_json);
 	if (rc == 0)
 		rc = copy_text(st, COL_EXPORTS, &row->exports_json);
+	if (rc == 0)
+		rc = copy_text(st, COL_ADOPTED, &row->adopted);
 	if (rc == 0 && row->metadata_json == NULL)
 		rc = -EINVAL;
 	return rc;

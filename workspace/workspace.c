@@ -32,7 +32,9 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "proto/jsonx.h"
+#include "workspace/events.h"
 #include "workspace/path.h"
+#include "workspace/quota.h"
 #include "workspace/registry_priv.h"
 #include "workspace/store.h"
 #include "workspace/ws_id.h"
@@ -58,10 +60,13 @@ static uint64_t be64_at(const uint8_t *p)
 
 static void workspace_free(struct workspace *ws)
 {
+	events_free(ws->events);
+	quota_free(ws->quota_kept);
 	if (ws->root_fd >= 0)
 		(void)close(ws->root_fd);
 	ws_meta_free(ws->metadata, ws->n_metadata);
 	free(ws->name);
+	free(ws->adopted);
 	free(ws);
 }
 
@@ -144,6 +149,11 @@ static int fill_from_row(struct ws_registry *r, struct workspace *ws, const stru
 		if (ws->name == NULL)
 			return err_set(err, -ENOMEM, "out of memory");
 	}
+	if (row->adopted != NULL) {
+		ws->adopted = strdup(row->adopted);
+		if (ws->adopted == NULL)
+			return err_set(err, -ENOMEM, "out of memory");
+	}
 	rc = ws_meta_from_json(row->metadata_json, &ws->metadata, &ws->n_metadata, err);
 	if (rc == 0 && row->exports_json != NULL)
 		rc = load_rules(r, row->exports_json, &ws->exports, err);
@@ -213,16 +223,36 @@ static int make_folders(struct ws_registry *r, const char *id)
 	return fsync(fd) < 0 || fsync(r->dir_fd) < 0 ? -errno : 0;
 }
 
-static int open_root(struct ws_registry *r, struct workspace *ws, struct err *err)
+static int open_own_files(struct ws_registry *r, const struct workspace *ws, struct err *err)
 {
 	char path[WS_ID_LEN + sizeof("/files")];
-	struct statx stx;
+	int fd;
 
 	(void)snprintf(path, sizeof(path), "%s/files", ws->id);
-	ws->root_fd = open_folder(r->dir_fd, path, O_PATH);
+	fd = open_folder(r->dir_fd, path, O_PATH);
+	if (fd < 0)
+		return err_set(err, fd, "its folder cannot be opened: %s", strerror(-fd));
+	return fd;
+}
+
+/* The broker knows the folder when this has succeeded. */
+static int open_root(struct ws_registry *r, struct workspace *ws, struct err *err)
+{
+	struct statx stx;
+	int rc = 0;
+
+	if (ws->adopted == NULL)
+		ws->root_fd = open_own_files(r, ws, err);
+	else if (r->o.open_adopted != NULL)
+		ws->root_fd = r->o.open_adopted(r->o.arg, ws, err);
+	else
+		return err_set(err, -EINVAL, "'adopt': nothing can be adopted here");
 	if (ws->root_fd < 0)
-		return err_set(err, ws->root_fd, "its folder cannot be opened: %s",
-			       strerror(-ws->root_fd));
+		return ws->root_fd;
+	if (ws->adopted == NULL && r->o.on_open != NULL)
+		rc = r->o.on_open(r->o.arg, ws, err);
+	if (rc < 0)
+		return rc;
 	if (statx(ws->root_fd, "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &stx) < 0)
 		return err_set(err, -errno, "its folder cannot be read: %s", strerror(errno));
 	ws->root_mnt_id = stx.stx_mnt_id;
@@ -234,8 +264,12 @@ static int open_root(struct ws_registry *r, struct workspace *ws, struct err *er
 
 int workspace_open_staging(const struct workspace *ws)
 {
-	int fd = openat(ws->root_fd, "../staging", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	const char *name = ws->adopted != NULL ? WS_ADOPTED_STAGING : "../staging";
+	int fd;
 
+	if (ws->adopted != NULL && mkdirat(ws->root_fd, name, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	fd = openat(ws->root_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }
 
@@ -460,12 +494,12 @@ int ws_registry_publish(struct ws_registry *r, struct workspace *ws, struct err 
 {
 	int rc = open_root(r, ws, err);
 
-	if (rc == 0 && r->o.on_open != NULL)
-		rc = r->o.on_open(r->o.arg, ws, err);
 	if (rc < 0)
 		return rc;
 	empty_staging(ws);
-	rc = registry_add(r, ws, err);
+	rc = quota_load(r->store, ws, err);
+	if (rc == 0)
+		rc = registry_add(r, ws, err);
 	if (rc < 0 && r->o.on_gone != NULL)
 		r->o.on_gone(r->o.arg, ws);
 	return rc;
@@ -674,7 +708,9 @@ static int new_row(struct ws_registry *r, const struct ws_create *c, struct ws_r
 	row->state = WS_ROW_MAKING;
 	row->metadata_json = ws_meta_to_json(c->metadata, c->n_metadata);
 	row->name = c->name != NULL ? strdup(c->name) : NULL;
-	if (row->metadata_json == NULL || (c->name != NULL && row->name == NULL))
+	row->adopted = c->adopt != NULL ? strdup(c->adopt) : NULL;
+	if (row->metadata_json == NULL || (c->name != NULL && row->name == NULL) ||
+	    (c->adopt != NULL && row->adopted == NULL))
 		return err_set(err, -ENOMEM, "out of memory");
 	return 0;
 }
@@ -701,8 +737,6 @@ static int make_workspace(struct ws_registry *r, const struct ws_row *row, struc
 	if (rc < 0)
 		return err_set(err, rc, "make the folder: %s", strerror(-rc));
 	rc = open_root(r, ws, err);
-	if (rc == 0 && r->o.on_open != NULL)
-		rc = r->o.on_open(r->o.arg, ws, err);
 	if (rc < 0)
 		return rc;
 	rc = store_ws_set_state(r->store, row->id, WS_ROW_LIVE, err);
@@ -745,6 +779,7 @@ bool ws_registry_retire(struct ws_registry *r, struct workspace *ws)
 {
 	if (!registry_take_out(r, ws))
 		return false;
+	events_workspace_gone(ws);
 	if (r->o.on_gone != NULL)
 		r->o.on_gone(r->o.arg, ws);
 	return true;

@@ -39,6 +39,8 @@ struct workspace {
 	uint64_t key;  /* first 8 bytes of the uuid, big-endian: in handles; unique */
 	uint64_t fsid; /* what NFS shows as fsid: never 0 or 1, constant for the workspace's life */
 	int root_fd;   /* owned: O_PATH|O_DIRECTORY of files/; -1 only while it is being made */
+	char *adopted; /* owned, immutable: the operator's directory that is root_fd; NULL: files/
+			*/
 	uint64_t root_mnt_id; /* stx_mnt_id of root_fd: what is mounted inside shows another */
 	uint64_t root_ino;    /* inode number of root_fd */
 	uint32_t root_dev_major, root_dev_minor;
@@ -56,15 +58,21 @@ struct workspace {
 	struct ws_pair *metadata; /* owned */
 	size_t n_metadata;
 	const struct export_rules *exports; /* atomic; NULL = the registry's default rules */
-	uint64_t export_gen; /* atomic: counts changes, which make a cached verdict old */
+	uint64_t export_gen;         /* atomic: counts changes, which make a cached verdict old */
+	bool is_listened_to;         /* atomic: changes are to be told to @events */
+	struct ws_events *events;    /* atomic; owned; NULL until somebody listened (events.h) */
+	struct ws_quota *quota;      /* atomic; borrowed from the next; NULL: none (quota.h) */
+	struct ws_quota *quota_kept; /* owned; quota.c's */
 };
 
 void workspace_ref(struct workspace *ws);   /* any thread */
 void workspace_unref(struct workspace *ws); /* any thread; the last one closes root_fd and frees */
 
 /* workspace_open_staging() - O_PATH descriptor of the folder beside files/, on the same file
- * system, that no door shows: what is in it is moved into files/ or removed at the next start.
+ * system, that no door shows: what is in it is moved into files/ or removed at the next start. That
+ * of an adopted directory is a folder in it, WS_ADOPTED_STAGING, since nothing else is ours there.
  * -errno. */
+#define WS_ADOPTED_STAGING ".workspaced-staging"
 int workspace_open_staging(const struct workspace *ws);
 
 /* ---- the registry ------------------------------------------------------- */
@@ -81,6 +89,9 @@ struct ws_registry_options {
 	 * knows the folder; and after nobody can find it any more.  May be NULL.  Pool or main
 	 * thread. */
 	int (*on_open)(void *arg, const struct workspace *ws, struct err *err);
+	/* Instead of on_open for an adopted directory: opens it, O_PATH, and makes it known.  May
+	 * be NULL: nothing can be adopted. */
+	int (*open_adopted)(void *arg, const struct workspace *ws, struct err *err);
 	void (*on_gone)(void *arg, const struct workspace *ws);
 	void *arg;
 };
@@ -99,6 +110,7 @@ void ws_registry_close(struct ws_registry *r); /* every reference but the regist
 struct ws_create {
 	const char *id;                 /* borrowed; NULL: a new one; else of ws_new_id() */
 	const char *name;               /* borrowed, may be NULL */
+	const char *adopt;              /* borrowed; NULL, or a directory to be the files */
 	const struct ws_pair *metadata; /* borrowed */
 	size_t n_metadata;
 };

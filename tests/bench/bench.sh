@@ -159,3 +159,10 @@ for fs in $fs_list; do
 		ganesha=
 	fi
 done
+
+if command -v valgrind >/dev/null; then
+	echo
+	echo "## user-space instructions of one call, without sockets"
+	echo
+	"$here/instructions.sh" "$(dirname "$daemon")/tests/bench-calls"
+fi

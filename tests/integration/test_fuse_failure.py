@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from lib.daemon import IS_ROOT, can_mount, poll
+from lib.fuse import IS_SANITIZED
 
 WRITER = """
 import os, sys
@@ -210,7 +211,7 @@ def test_what_was_synced_survives_client_and_server(pair):
 def test_memory_is_bounded_by_the_cache_size(pair):
     d, m = pair("--cache-size", "8M")
     m.sh("dd if=/dev/zero of=f bs=1M count=200 status=none")
-    if not d.is_sanitized:
+    if not IS_SANITIZED:
         rss = int(next(x for x in open(f"/proc/{m.proc.pid}/status") if x.startswith("VmHWM")).split()[1])
         assert rss < 40 << 10, f"{rss} kB"
     assert (d.host_dir(m.ws) / "f").stat().st_size == 200 << 20

@@ -209,6 +209,26 @@ def test_a_file_that_shuts_its_owner_out_is_packed(d, ws):
     assert stat.S_IMODE(os.stat(top / "shut").st_mode) == 0
 
 
+def test_directories_that_shut_their_owner_out_are_packed(d, ws):
+    i, top = ws
+    with d.local():
+        for mode in (0o000, 0o300, 0o600):
+            (top / f"d{mode}" / "sub").mkdir(parents=True)
+            (top / f"d{mode}" / "sub" / "f").write_bytes(b"in it")
+            (top / f"d{mode}").chmod(mode)
+    other = d.create_workspace()
+    status, told = put(d, other, get(d, i))
+    assert status == 200 and told["entries"] == 9 and told["skipped"] == []
+    for mode in (0o000, 0o300, 0o600):
+        for w in (top, d.host_dir(other)):
+            assert stat.S_IMODE(os.stat(w / f"d{mode}").st_mode) == mode
+    with d.local():
+        os.chmod(d.host_dir(other) / "d0", 0o700)
+        assert (d.host_dir(other) / "d0/sub/f").read_bytes() == b"in it"
+    assert call(d, "GET", f"/{i}/backup")[0] == 200
+    d.delete_workspace(other)
+
+
 def test_what_stands_there_is_replaced_or_kept(d, ws):
     i, top = ws
     with d.local():
@@ -235,7 +255,7 @@ def test_sparse_and_large_files_stream(d, ws):
     status, told = put(d, i, data, path="copy")
     assert status == 200 and told["bytes"] == 64 << 20
     assert (top / "copy/large").read_bytes() == (top / "large").read_bytes()
-    assert d.rss() - before < 16 << 20
+    assert d.is_sanitized or d.rss() - before < 16 << 20  # a sanitizer keeps what was freed
 
 
 # ---- evil ones ----
@@ -406,6 +426,22 @@ def test_a_client_that_vanishes_leaves_no_half_file(d, ws):
     assert os.listdir(top) == ["whole"]
 
 
+@pytest.mark.parametrize("path", ["/restore", None])
+def test_a_malformed_body_ends_the_worker(d, ws, path):
+    i, top = ws
+    before = call(d, "GET", "")[2]
+    method = "POST" if path else "PUT"
+    head = f"{method} {API}{path or url(i)} HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", d.http_port), DEADLINE) as s:
+        s.sendall(head + b"3\r\nabc\r\n")
+        poll("the worker", lambda: workers(d))
+        s.sendall(b"zz\r\n")
+        assert s.recv(100).startswith(b"HTTP/1.1 400")
+    poll("the worker to go", lambda: not workers(d))
+    poll("nothing to be left", lambda: call(d, "GET", "")[2] == before)
+    assert os.listdir(top) == []
+
+
 def workers(d):
     """Archive workers of this daemon: grandchildren of its main process."""
     out = []
@@ -454,8 +490,7 @@ def test_a_worker_is_confined(d, ws):
     head = f"PUT {API}{url(i)} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", d.http_port), DEADLINE) as s:
         s.sendall(head + b"x")
-        pid = poll("the worker", lambda: workers(d))[0]
-        status = poll("its filters", lambda: two_filters(pid))
+        pid, status = poll("a worker behind its filters", lambda: confined_worker(d))
         assert "CapEff:\t0000000000000000" in status and "CapPrm:\t0000000000000000" in status
         assert "NoNewPrivs:\t1" in status and "Seccomp:\t2" in status
         if os.geteuid() == 0:
@@ -464,9 +499,13 @@ def test_a_worker_is_confined(d, ws):
             assert sum(str(d.data) in n for n in names) <= 2 and not [n for n in names if n.endswith(".db")]
 
 
-def two_filters(pid):
-    text = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return text if "Seccomp_filters:\t2" in text else None
+def confined_worker(d):
+    """(pid, /proc/PID/status) of the only worker, once it has the helper's filter and its own."""
+    with contextlib.suppress(OSError, ValueError):
+        (pid,) = workers(d)
+        text = pathlib.Path(f"/proc/{pid}/status").read_text()
+        if "Seccomp_filters:\t2" in text:
+            return pid, text
 
 
 def test_archives_while_files_come_and_go(d, ws):

@@ -6,7 +6,10 @@ import http.client
 import io
 import json
 import os
+import pathlib
+import re
 import socket
+import subprocess
 import tarfile
 
 import pytest
@@ -295,3 +298,127 @@ def test_a_client_that_vanishes_leaves_no_workspace(d):
         poll("the new workspace", lambda: len(ids(d)) == len(before) + 1)
     poll("it to be gone", lambda: ids(d) == before)
     assert d.alive()
+
+
+# ---- adopting ----
+
+
+@pytest.fixture
+def adopting(fresh_any, reachable):
+    """(daemon, root below which it may adopt, function that makes a directory of its user's there)"""
+    root = reachable / "roots" / "r"
+    root.mkdir(parents=True)
+    probe = fresh_any(env=dict(WORKSPACE_ADOPT_ROOTS=f"{root}, {reachable}/roots/r/"))
+    uid = os.stat(probe.data).st_uid
+
+    def make(name, owner=uid):
+        (root / name).mkdir(parents=True)
+        if os.geteuid() == 0:
+            os.chown(root / name, owner, owner)
+        return str(root / name)
+
+    return probe, root, make
+
+
+def test_an_adopted_directory_is_served_and_never_removed(adopting):
+    d, root, make = adopting
+    path = make("project")
+    with d.local():
+        with open(path + "/mine", "wb") as f:
+            f.write(b"from before")
+    w = ok(d, "POST", "", {"name": "p", "adopt": path})
+    assert w["adopted"] == path
+    i = w["id"]
+    status, _, data = call(d, "GET", f"/{i}/files?path=mine&raw=1")
+    assert (status, data) == (200, b"from before")
+    assert call(d, "PUT", f"/{i}/files?path=mine", b"now", Content_Type="application/octet-stream")[0] == 200
+    assert open(path + "/mine", "rb").read() == b"now"
+    d.root(i)  # mounts
+    for kill in (True, False):
+        d.restart(kill)
+        assert ok(d, "GET", f"/{i}")["adopted"] == path
+        assert call(d, "GET", f"/{i}/files?path=mine&raw=1")[2] == b"now"
+    ok(d, "DELETE", f"/{i}")
+    assert open(path + "/mine", "rb").read() == b"now"
+    assert ok(d, "POST", f"/{i}/untrash")["adopted"] == path
+    assert call(d, "GET", f"/{i}/files?path=mine&raw=1")[2] == b"now"
+    ok(d, "DELETE", f"/{i}?purge=true")
+    assert open(path + "/mine", "rb").read() == b"now" and code(d, "GET", f"/{i}") == (404, 7001)
+    assert ok(d, "POST", "", {"adopt": path})["id"] != i  # it may be adopted again
+
+
+def test_what_may_not_be_adopted(adopting):
+    d, root, make = adopting
+    path = make("taken/inner")
+    os.symlink(path, root / "link")
+    (root / "file").write_bytes(b"")
+    ok(d, "POST", "", {"adopt": path})
+    bad = {
+        "WORKSPACE_ADOPT_ROOTS": ["/etc", str(root), f"{root}/", f"{root}/../r/x", f"{root}/a/..", f"{root}/.", str(root) + "x", "/"],
+        "no such": [f"{root}/missing"],
+        "link": [f"{root}/link", f"{root}/link/x"],
+        "no directory": [f"{root}/file"],
+        "another workspace": [path, str(root / "taken/inner")],
+        "": ["", "relative", "x" * 5000, f"{root}/" + "n" * 300],
+    }
+    if os.geteuid() == 0:
+        bad["does not belong"] = [make("stranger", 12345)]
+        os.chown(root / "taken", os.stat(d.data).st_uid, -1)
+        bad["another workspace"].append(str(root / "taken"))
+    before = ids(d)
+    for sentence, paths in bad.items():
+        for p in paths:
+            status, _, value = call(d, "POST", "", {"adopt": p})
+            assert (status, value["code"]) == (400, 1001) and sentence in value["message"], (p, value)
+    assert code(d, "POST", "", {"adopt": 7}) == (400, 1001)
+    assert ids(d) == before
+
+
+def test_the_data_directory_is_not_adopted(fresh, reachable):
+    d = fresh()
+    d.stop()
+    d.env["WORKSPACE_ADOPT_ROOTS"] = str(d.base.parent)
+    d.start()
+    i = d.create_workspace()
+    for p in (d.data, d.data / "workspaces", d.host_dir(i), d.base):
+        if os.geteuid() == 0 and p == d.base:
+            os.chown(p, os.stat(d.data).st_uid, -1)
+        status, _, value = call(d, "POST", "", {"adopt": str(p)})
+        assert status == 400 and "data directory" in value["message"], (p, value)
+
+
+def test_nothing_is_adopted_unless_allowed(d, reachable):
+    status, _, value = call(d, "POST", "", {"adopt": str(reachable)})
+    assert status == 400 and "WORKSPACE_ADOPT_ROOTS" in value["message"]
+
+
+def test_an_adopted_directory_that_went_away(adopting):
+    """The workspace is skipped with a line in the log, and the others are served."""
+    d, root, make = adopting
+    path = make("gone")
+    i, k = ok(d, "POST", "", {"adopt": path})["id"], d.create_workspace()
+    d.stop()
+    os.rename(path, path + ".moved")
+    d.start()
+    assert ids(d) == [k] and "no such directory" in d.log_text()
+    d.stop()
+    os.rename(path + ".moved", path)
+    d.start()
+    assert sorted(ids(d)) == sorted([i, k])
+
+
+# ---- the manual ----
+
+
+def test_the_manual_runs_as_printed(fresh, tmp_path):
+    """Every sh block of docs/http-api.md, one after the other in one shell; 412 is shown there on purpose."""
+    text = (pathlib.Path(__file__).parents[2] / "docs/http-api.md").read_text()
+    script = "set -eu\n" + "\n".join(re.findall(r"```sh\n(.*?)```", text, re.S))
+    d = fresh()
+    script = script.replace("http://127.0.0.1:8080", f"http://127.0.0.1:{d.http_port}").replace("/tmp/demo", str(tmp_path))
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    statuses = re.findall(r" status=(\d+) ", d.log_text())
+    assert len(statuses) > 20 and set(statuses) <= {"200", "206", "412"}, d.tail()
+    assert "project/" not in done.stdout and "src/main.c" in done.stdout
+    assert '"entries":3,"bytes":29' in done.stdout, done.stdout

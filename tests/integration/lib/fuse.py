@@ -13,6 +13,8 @@ import pytest
 from .daemon import IS_ROOT, SANITIZER, poll
 
 EXE = pathlib.Path(os.environ.get("FUSE_CLIENT") or "build/fuse-client").resolve()
+# Memory of a sanitizer build says nothing.
+IS_SANITIZED = EXE.exists() and b"__asan_init" in EXE.read_bytes()
 MOUNTER = 1000  # the ordinary user that mounts when the tests run as root
 LIMIT = 120  # seconds for one command in a mount
 
