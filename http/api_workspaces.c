@@ -243,7 +243,8 @@ void api_workspaces_delete(struct http_request *req)
 	else
 		rc = ws_trash(opt->registry, req->params[0], &err);
 	if (rc == -ENOSPC) /* never deleted for good by somebody who did not ask for that */
-		err_set(&err, rc, "the trash needs a little room; ?purge=true deletes at once, without");
+		err_set(&err, rc,
+			"the trash needs a little room; ?purge=true deletes at once, without");
 	if (rc == -ENOENT)
 		http_response_error(req, HTTP_CODE_NO_WORKSPACE, "%s", req->params[0]);
 	else if (rc < 0)
