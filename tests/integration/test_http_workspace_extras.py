@@ -15,6 +15,7 @@ import tarfile
 import pytest
 
 from lib.daemon import DEADLINE, poll
+from lib.nfs3 import S
 
 API = "/api/v1/workspaces"
 
@@ -169,6 +170,15 @@ def test_deleted_workspaces_come_back(fresh):
         d.root(i)  # it can be mounted again
     d.restart()
     assert ok(d, "GET", f"/{i}") == w
+
+
+def test_handles_are_stale_in_the_trash_and_good_again_after_it(w_any):
+    d, n = w_any.daemon, w_any.nfs
+    f = n.mkfile(w_any.root, "kept", b"x")
+    ok(d, "DELETE", f"/{w_any.id}")
+    assert n.getattr(f).status == n.getattr(w_any.root).status == S.STALE
+    ok(d, "POST", f"/{w_any.id}/untrash")
+    assert n.data(f) == b"x" and n.names(w_any.root) == [b"kept"]
 
 
 def test_purge_removes_at_once(d):
