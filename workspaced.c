@@ -34,8 +34,10 @@
 #include "nfsd/fh.h"
 #include "nfsd/nfsd.h"
 #include "workspace/archive.h"
+#include "workspace/events.h"
 #include "workspace/inode.h"
 #include "workspace/inode_hints.h"
+#include "workspace/quota.h"
 #include "workspace/store.h"
 #include "workspace/workspace.h"
 
@@ -72,6 +74,7 @@ struct daemon {
 	struct inode_hints *hints; /* NULL when kernel handles can be opened */
 	struct ws_registry *registry;
 	struct inode_cache *inodes;
+	struct quota_service *quota;
 	struct nfsd *nfsd;
 	struct http_server_options http_options; /* the server borrows it */
 	char nfs_url_host[URL_HOST_MAX];
@@ -382,6 +385,7 @@ static int start_http(struct daemon *d, struct err *err)
 		.n_keys = d->key_list.n,
 		.registry = d->registry,
 		.store = d->store,
+		.quota = d->quota,
 		.nfsd = d->nfsd,
 		.inodes = d->inodes,
 		.data_dir = d->caps.data_path,
@@ -547,6 +551,8 @@ static int open_data(struct daemon *d, struct err *err)
 		rc = open_registry(d, err);
 	if (rc >= 0)
 		rc = open_inode_cache(d, err);
+	if (rc >= 0)
+		rc = quota_open(d->store, d->registry, &d->quota, err);
 	return rc;
 }
 
@@ -632,6 +638,8 @@ static void daemon_stop(struct daemon *d)
 		_exit(d->exit_code);
 	}
 	stop_loop(d);
+	events_shutdown();
+	quota_close(d->quota);
 	inode_cache_free(d->inodes);
 	if (d->hints != NULL)
 		inode_hints_close(d->hints);

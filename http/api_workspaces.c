@@ -15,6 +15,7 @@
 #include "http/api.h"
 #include "http/api_files.h"
 #include "http/api_idempotency.h"
+#include "http/api_quota.h"
 #include "http/http_core.h"
 #include "proto/jsonx.h"
 #include "workspace/workspace.h"
@@ -159,6 +160,7 @@ int api_workspaces_metadata(struct http_request *req, json_t *body, bool allows_
 
 static void create(struct http_request *req, struct ws_create *c)
 {
+	struct quota_limits quota;
 	struct err err = {0};
 	struct workspace *ws;
 	auto_json json_t *body = api_workspaces_body(req);
@@ -172,7 +174,11 @@ static void create(struct http_request *req, struct ws_create *c)
 	if (rc >= 0)
 		rc = api_workspaces_metadata(req, body, false, &c->metadata, &c->n_metadata, &err);
 	if (rc >= 0)
+		rc = api_quota_member(body, &quota, &err);
+	if (rc >= 0)
 		rc = ws_create(req->core->options->registry, c, &ws, &err);
+	if (rc >= 0)
+		rc = api_quota_begin(req, ws, &quota, &err);
 	if (rc < 0) {
 		http_response_errno(req, rc, &err);
 		return;

@@ -608,7 +608,8 @@ static void update_watch(struct http_conn *c)
 			(takes_input(c) || c->state == CONN_ENDING ||
 			 ((c->state == CONN_BUSY || c->state == CONN_FILE) &&
 			  c->in.len < WAITING_MAX && unsent(c) <= c->core->limits.max_unsent));
-	bool writable = unsent(c) > 0 || c->is_full;
+	/* what a handler wrote when it was told to go on may be gone by now: it is told again */
+	bool writable = unsent(c) > 0 || c->is_full || c->wants_drain;
 
 	if (readable == c->watch_read && writable == c->watch_write)
 		return;
@@ -703,11 +704,18 @@ void http_conn_feed(struct http_conn *c, const char *p, size_t n)
 	uncork(c);
 }
 
+static void tell_eof(struct http_conn *c)
+{
+	if (c->req != NULL && !c->req->in_pool && c->req->hooks.on_eof != NULL)
+		c->req->hooks.on_eof(c->req);
+}
+
 void http_conn_eof(struct http_conn *c)
 {
 	if (!cork(c))
 		return;
 	c->is_eof = true;
+	tell_eof(c);
 	uncork(c);
 }
 
@@ -742,6 +750,7 @@ void http_conn_drain(struct http_conn *c)
 {
 	if (!cork(c))
 		return;
+	tell_eof(c);
 	if (c->state == CONN_HEAD && c->in.len == 0) {
 		c->state = CONN_ENDING;
 		arm(c, HTTP_DL_NONE);

@@ -58,6 +58,9 @@ struct http_request_hooks {
 	void (*on_body_end)(struct http_request *req);
 	/* What http_stream_write() said -EAGAIN about has been sent. */
 	void (*on_drain)(struct http_request *req);
+	/* The client sends no more, or the server stops: an answer without an end should end now.
+	 */
+	void (*on_eof)(struct http_request *req);
 	/* The client is gone, or its body was malformed or late and the connection answers that;
 	 * the request is freed right after. */
 	void (*on_abort)(struct http_request *req);

@@ -18,6 +18,7 @@
 struct http_server;
 struct inode_cache;
 struct nfsd;
+struct quota_service;
 struct store;
 struct ws_registry;
 
@@ -71,6 +72,7 @@ struct http_server_options {
 
 	struct ws_registry *registry;
 	struct store *store;
+	struct quota_service *quota; /* may be NULL: quotas are not served */
 	struct nfsd *nfsd;          /* may be NULL: not started */
 	struct inode_cache *inodes; /* may be NULL */
 	const char *data_dir;       /* for the free bytes shown by /ready; may be NULL */

@@ -10,8 +10,10 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "workspace/events.h"
 #include "workspace/files_priv.h"
 #include "workspace/path.h"
+#include "workspace/quota.h"
 
 #define LINKS_MAX  40 /* of a last component that is a link to a link ...; as in the kernel */
 #define READ_TRIES 4  /* of a file that changes while it is read */
@@ -74,6 +76,22 @@ static int open_dir_path(struct workspace *ws, const char *dir)
 	return path_open(ws->root_fd, dir, O_PATH | O_DIRECTORY, 0, 0);
 }
 
+int files_make_dir(struct workspace *ws, int dirfd, const char *name, mode_t mode)
+{
+	auto_event_op struct event_op op = event_op_begin(ws, DOOR_HTTP);
+	struct quota_op quota;
+	struct stat st;
+	int rc = quota_file_begin(&quota, ws);
+
+	if (rc < 0) /* one that is there needs no room */
+		return fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? -EEXIST : rc;
+	rc = mkdirat(dirfd, name, mode) < 0 ? -errno : 0;
+	quota_file_end(&quota, rc == 0);
+	if (rc == 0)
+		event_op_name(&op, EVENT_CREATED, dirfd, name);
+	return rc;
+}
+
 int files_make_dirs(struct workspace *ws, const char *dir)
 {
 	auto_close int above = open_dir_path(ws, "");
@@ -85,14 +103,15 @@ int files_make_dirs(struct workspace *ws, const char *dir)
 	memcpy(path, dir, len + 1);
 	while (done < len && above >= 0) {
 		size_t next = done + strcspn(path + done, "/");
-		int fd;
+		int fd, rc;
 
 		/* each prefix from the root, since a link on the way may lead up again */
 		path[next] = '\0';
 		fd = open_dir_path(ws, path);
 		if (fd == -ENOENT) {
-			if (mkdirat(above, path + done, FILES_DIR_MODE) < 0 && errno != EEXIST)
-				return -errno;
+			rc = files_make_dir(ws, above, path + done, FILES_DIR_MODE);
+			if (rc < 0 && rc != -EEXIST)
+				return rc;
 			fd = open_dir_path(ws, path);
 		}
 		if (fd < 0)

@@ -32,7 +32,9 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "proto/jsonx.h"
+#include "workspace/events.h"
 #include "workspace/path.h"
+#include "workspace/quota.h"
 #include "workspace/registry_priv.h"
 #include "workspace/store.h"
 #include "workspace/ws_id.h"
@@ -58,6 +60,8 @@ static uint64_t be64_at(const uint8_t *p)
 
 static void workspace_free(struct workspace *ws)
 {
+	events_free(ws->events);
+	quota_free(ws->quota_kept);
 	if (ws->root_fd >= 0)
 		(void)close(ws->root_fd);
 	ws_meta_free(ws->metadata, ws->n_metadata);
@@ -493,7 +497,9 @@ int ws_registry_publish(struct ws_registry *r, struct workspace *ws, struct err 
 	if (rc < 0)
 		return rc;
 	empty_staging(ws);
-	rc = registry_add(r, ws, err);
+	rc = quota_load(r->store, ws, err);
+	if (rc == 0)
+		rc = registry_add(r, ws, err);
 	if (rc < 0 && r->o.on_gone != NULL)
 		r->o.on_gone(r->o.arg, ws);
 	return rc;
@@ -773,6 +779,7 @@ bool ws_registry_retire(struct ws_registry *r, struct workspace *ws)
 {
 	if (!registry_take_out(r, ws))
 		return false;
+	events_workspace_gone(ws);
 	if (r->o.on_gone != NULL)
 		r->o.on_gone(r->o.arg, ws);
 	return true;

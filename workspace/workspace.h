@@ -58,7 +58,11 @@ struct workspace {
 	struct ws_pair *metadata; /* owned */
 	size_t n_metadata;
 	const struct export_rules *exports; /* atomic; NULL = the registry's default rules */
-	uint64_t export_gen; /* atomic: counts changes, which make a cached verdict old */
+	uint64_t export_gen;         /* atomic: counts changes, which make a cached verdict old */
+	bool is_listened_to;         /* atomic: changes are to be told to @events */
+	struct ws_events *events;    /* atomic; owned; NULL until somebody listened (events.h) */
+	struct ws_quota *quota;      /* atomic; borrowed from the next; NULL: none (quota.h) */
+	struct ws_quota *quota_kept; /* owned; quota.c's */
 };
 
 void workspace_ref(struct workspace *ws);   /* any thread */
