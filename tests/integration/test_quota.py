@@ -2,7 +2,10 @@
 """Quotas: every door is charged and refused by the same account, which a count of the whole corrects."""
 import contextlib
 import http.client
+import io
+import json
 import os
+import tarfile
 import threading
 import urllib.parse
 
@@ -124,6 +127,40 @@ def test_http_is_charged_and_refused(w):
     # a whole tree is counted anew, soon
     w.daemon.api("DELETE", f"/workspaces/{w.id}/files?path=a&recursive=true")
     poll("the count", lambda: used(w) == (0, 1))
+
+
+def test_an_archive_is_held_to_what_is_left(w):
+    set_quota(w, 100 * KIB, 50)
+    w.nfs.mkfile(w.root, "f", bytes(50 * KIB))
+
+    def unpack(size):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w") as t:
+            info = tarfile.TarInfo("in/archive")
+            info.size = size
+            t.addfile(info, io.BytesIO(bytes(size)))
+        conn = http.client.HTTPConnection("127.0.0.1", w.daemon.http_port, timeout=DEADLINE)
+        with contextlib.closing(conn):
+            conn.request("PUT", f"{API}/workspaces/{w.id}/files/archive?path=", out.getvalue(), {"Content-Type": "application/x-tar"})
+            reply = conn.getresponse()
+            return reply.status, json.loads(reply.read()).get("code")
+
+    assert unpack(60 * KIB) == (507, 3007)
+    assert unpack(40 * KIB) == (200, None)
+    poll("the count", lambda: used(w)[0] == 92 * KIB and used(w) == counted(w))
+
+
+def test_it_waits_in_the_trash(fresh):
+    d = fresh()
+    w = d.workspace()
+    set_quota(w, 100 * KIB, 50)
+    w.nfs.mkfile(w.root, "f", bytes(50 * KIB))
+    poll("the usage to be stored", lambda: used(w)[0] == 52 * KIB)
+    w.close()
+    d.api("DELETE", f"/workspaces/{w.id}")
+    d.api("POST", f"/workspaces/{w.id}/untrash")
+    assert d.api("GET", f"/workspaces/{w.id}/quota")["bytes"] == 100 * KIB
+    poll("the count", lambda: used(w) == (52 * KIB, 1))
 
 
 def test_what_was_there_before_the_quota_counts(w):

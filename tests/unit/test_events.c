@@ -172,7 +172,8 @@ static void test_a_hot_file_is_told_now_and_at_the_end(void **state)
 	while (strcmp(next(s), "created mark nfs") != 0)
 		n++;
 	assert_true(n <= (clock_mono_ns() - begin) / EVENTS_COALESCE_NS + 1);
-	assert_string_equal(next(s), "modified f nfs"); /* the last write came after the first told */
+	assert_string_equal(next(s),
+			    "modified f nfs"); /* the last write came after the first told */
 	assert_int_equal(events_next(s, &e), 0);
 	/* what waits is told before its name goes */
 	assert_int_equal(fileops_write(&f->owner, ino, 0, "x", 1, FILEOPS_UNSTABLE), 1);

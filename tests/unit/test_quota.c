@@ -73,9 +73,8 @@ static void test_sizes_are_rounded_up(void **state)
 		uint64_t size;
 		int64_t blocks;
 	} cases[] = {
-		{0, 0},           {1, 4096},
-		{4096, 4096},     {4097, 8192},
-		{1 << 20, 1 << 20}, {UINT64_MAX, (int64_t)QUOTA_MAX},
+		{0, 0},       {1, 4096},          {4096, 4096},
+		{4097, 8192}, {1 << 20, 1 << 20}, {UINT64_MAX, (int64_t)QUOTA_MAX},
 	};
 
 	(void)state;
@@ -149,9 +148,9 @@ static void test_a_failed_creation_is_not_charged(void **state)
 	struct inode *ino;
 
 	set(q, 100000, 2);
-	assert_int_equal(fileops_create(&q->f.owner, q->f.root, "f", CREATE_GUARDED, &large, NULL,
-					&ino),
-			 -EDQUOT);
+	assert_int_equal(
+		fileops_create(&q->f.owner, q->f.root, "f", CREATE_GUARDED, &large, NULL, &ino),
+		-EDQUOT);
 	assert_used(q, 0, 0);
 	assert_int_equal(faccessat(q->f.files, "f", F_OK, 0), -1);
 }
