@@ -34,8 +34,10 @@
 #include "nfsd/fh.h"
 #include "nfsd/nfsd.h"
 #include "workspace/archive.h"
+#include "workspace/events.h"
 #include "workspace/inode.h"
 #include "workspace/inode_hints.h"
+#include "workspace/quota.h"
 #include "workspace/store.h"
 #include "workspace/workspace.h"
 
@@ -47,9 +49,10 @@
 	1000u /* how long a hint may wait to be stored, a writing descriptor to be closed */
 #define WRITE_FD_IDLE_NS (1 * NSEC_PER_SEC)
 
-/* Of the descriptors that the process may open.  The rest is for workspaces and for calls that are
+/* Of the descriptors that the process may open.  The rest is for calls that are
  * running: those must find some whatever clients do, or a change would be half done. */
 #define FDS_OF_PARTS           96u /* the database, loops and pools; at most half of all */
+#define WORKSPACE_FD_SHARE_PERCENT 10
 #define CACHE_FD_SHARE_PERCENT 60
 #define CACHE_FDS_MAX          400000u
 #define NFS_FD_SHARE_PERCENT   20
@@ -72,6 +75,7 @@ struct daemon {
 	struct inode_hints *hints; /* NULL when kernel handles can be opened */
 	struct ws_registry *registry;
 	struct inode_cache *inodes;
+	struct quota_service *quota;
 	struct nfsd *nfsd;
 	struct http_server_options http_options; /* the server borrows it */
 	char nfs_url_host[URL_HOST_MAX];
@@ -269,6 +273,7 @@ static int open_registry(struct daemon *d, struct err *err)
 {
 	struct ws_registry_options o = {
 		.data_dir = d->caps.data_path,
+		.max_workspaces = fd_share(WORKSPACE_FD_SHARE_PERCENT, UINT_MAX),
 		.on_open = on_workspace_open,
 		.open_adopted = on_workspace_adopt,
 		.on_gone = on_workspace_gone,
@@ -382,6 +387,7 @@ static int start_http(struct daemon *d, struct err *err)
 		.n_keys = d->key_list.n,
 		.registry = d->registry,
 		.store = d->store,
+		.quota = d->quota,
 		.nfsd = d->nfsd,
 		.inodes = d->inodes,
 		.data_dir = d->caps.data_path,
@@ -547,6 +553,8 @@ static int open_data(struct daemon *d, struct err *err)
 		rc = open_registry(d, err);
 	if (rc >= 0)
 		rc = open_inode_cache(d, err);
+	if (rc >= 0)
+		rc = quota_open(d->store, d->registry, &d->quota, err);
 	return rc;
 }
 
@@ -632,6 +640,8 @@ static void daemon_stop(struct daemon *d)
 		_exit(d->exit_code);
 	}
 	stop_loop(d);
+	events_shutdown();
+	quota_close(d->quota);
 	inode_cache_free(d->inodes);
 	if (d->hints != NULL)
 		inode_hints_close(d->hints);

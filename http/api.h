@@ -20,6 +20,14 @@ void api_workspaces_export_get(struct http_request *req);
 void api_workspaces_export_put(struct http_request *req);
 void api_workspaces_export_delete(struct http_request *req);
 
+/* api_quota.c */
+void api_quota_get(struct http_request *req);
+void api_quota_put(struct http_request *req);
+void api_quota_delete(struct http_request *req);
+
+/* api_events.c */
+void api_events(struct http_request *req);
+
 /* api_extras.c */
 void api_workspaces_list_trash(struct http_request *req);
 void api_workspaces_patch(struct http_request *req);

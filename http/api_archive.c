@@ -15,6 +15,7 @@
 #include "http/archive_http.h"
 #include "http/http_conn.h"
 #include "http/http_core.h"
+#include "workspace/quota.h"
 
 /* ---- the request --------------------------------------------------------- */
 
@@ -79,7 +80,7 @@ void api_archive_get(struct http_request *req)
 
 	if (!read_request(req, ARC_TAR, &w))
 		return;
-	archive_http_begin(req, w.file.ws, ARC_PACK, w.file.path.rel, &job);
+	(void)archive_http_begin(req, w.file.ws, ARC_PACK, w.file.path.rel, &job);
 	job.format = w.format;
 	last = strrchr(w.file.path.rel, '/');
 	last = last != NULL ? last + 1 : w.file.path.rel;
@@ -96,11 +97,13 @@ struct receiving {
 	struct workspace *ws;    /* owned reference */
 	const char *path;        /* as the client wrote it; the request's */
 	struct archive_skipped skipped;
+	bool is_quota; /* the quota limits what may be unpacked */
 };
 
 static void receiving_free(struct receiving *r)
 {
 	archive_job_close(r->job);
+	quota_tree_changed(r->ws); /* or come: count again soon */
 	workspace_unref(r->ws);
 	buf_free(&r->skipped.json);
 	free(r);
@@ -110,6 +113,8 @@ static int on_body(struct http_request *req, const char *p, size_t n)
 {
 	struct receiving *r = req->user;
 
+	if (__atomic_load_n(&r->ws->is_gone, __ATOMIC_ACQUIRE))
+		return -ESTALE; /* deleted meanwhile: the connection ends, and the worker */
 	return archive_job_write(r->job, p, n);
 }
 
@@ -151,11 +156,15 @@ static void answer_unpacked(struct receiving *r, const struct arc_note *end)
 	http_response_json_end(r->req, 200, &o);
 }
 
-static void on_end(void *arg, const struct arc_note *end)
+static void on_end(void *arg, const struct arc_note *told)
 {
 	struct receiving *r = arg;
 	struct http_request *req = r->req;
+	struct arc_note copy = *told, *end = &copy;
 	char done[128];
+
+	if (end->rc == -EFBIG && r->is_quota)
+		end->rc = -EDQUOT;
 
 	(void)snprintf(done, sizeof(done), "%llu entries with %llu bytes are in place",
 		       (unsigned long long)end->n_entries, (unsigned long long)end->n_bytes);
@@ -173,7 +182,7 @@ static int start_receiving(struct http_request *req, struct receiving *r, const 
 		.on_drain = on_drain, .on_skipped = on_skipped, .on_end = on_end, .arg = r};
 	struct arc_job job;
 
-	archive_http_begin(req, w->file.ws, ARC_UNPACK, w->file.path.rel, &job);
+	r->is_quota = archive_http_begin(req, w->file.ws, ARC_UNPACK, w->file.path.rel, &job);
 	job.format = w->format;
 	job.flags = w->keeps_links ? ARC_KEEP_LINKS : 0;
 	return archive_job_start(&req->core->options->archives, &job, w->file.ws->root_fd, &hooks,

@@ -71,7 +71,7 @@ void api_workspaces_backup(struct http_request *req)
 		archive_http_refuse(req, -ENOMEM);
 		return;
 	}
-	archive_http_begin(req, ws, ARC_PACK, "", &job);
+	(void)archive_http_begin(req, ws, ARC_PACK, "", &job);
 	job.format = ARC_TAR;
 	job.flags = ARC_BACKUP;
 	(void)snprintf(name, sizeof(name), "workspace-%.8s.tar", ws->id);
@@ -239,7 +239,7 @@ static void on_made(struct http_request *req)
 		http_conn_answer(req);
 		return;
 	}
-	archive_http_begin(req, r->ws, ARC_UNPACK, "", &job);
+	(void)archive_http_begin(req, r->ws, ARC_UNPACK, "", &job);
 	job.format = ARC_AUTO;
 	job.flags = ARC_BACKUP | ARC_KEEP_LINKS;
 	rc = archive_job_start(&req->core->options->archives, &job, r->ws->root_fd, &hooks,

@@ -15,6 +15,7 @@
 #include "http/api.h"
 #include "http/api_files.h"
 #include "http/api_idempotency.h"
+#include "http/api_quota.h"
 #include "http/http_core.h"
 #include "proto/jsonx.h"
 #include "workspace/workspace.h"
@@ -159,6 +160,7 @@ int api_workspaces_metadata(struct http_request *req, json_t *body, bool allows_
 
 static void create(struct http_request *req, struct ws_create *c)
 {
+	struct quota_limits quota;
 	struct err err = {0};
 	struct workspace *ws;
 	auto_json json_t *body = api_workspaces_body(req);
@@ -172,7 +174,11 @@ static void create(struct http_request *req, struct ws_create *c)
 	if (rc >= 0)
 		rc = api_workspaces_metadata(req, body, false, &c->metadata, &c->n_metadata, &err);
 	if (rc >= 0)
+		rc = api_quota_member(body, &quota, &err);
+	if (rc >= 0)
 		rc = ws_create(req->core->options->registry, c, &ws, &err);
+	if (rc >= 0)
+		rc = api_quota_begin(req, ws, &quota, &err);
 	if (rc < 0) {
 		http_response_errno(req, rc, &err);
 		return;
@@ -243,7 +249,8 @@ void api_workspaces_delete(struct http_request *req)
 	else
 		rc = ws_trash(opt->registry, req->params[0], &err);
 	if (rc == -ENOSPC) /* never deleted for good by somebody who did not ask for that */
-		err_set(&err, rc, "the trash needs a little room; ?purge=true deletes at once, without");
+		err_set(&err, rc,
+			"the trash needs a little room; ?purge=true deletes at once, without");
 	if (rc == -ENOENT)
 		http_response_error(req, HTTP_CODE_NO_WORKSPACE, "%s", req->params[0]);
 	else if (rc < 0)
@@ -308,6 +315,12 @@ void api_workspaces_export_get(struct http_request *req)
 	workspace_unref(ws);
 }
 
+static bool says_anything(json_t *body)
+{
+	return json_object_get(body, "mode") != NULL || json_object_get(body, "read_only") != NULL ||
+	       json_object_get(body, "clients") != NULL;
+}
+
 void api_workspaces_export_put(struct http_request *req)
 {
 	struct export_rules rules;
@@ -325,6 +338,10 @@ void api_workspaces_export_put(struct http_request *req)
 		return;
 	}
 	rc = jsonx_get_bool(body, "default", &is_default, &err);
+	/* A forgotten body must not take restrictions away. */
+	if (rc >= 0 && !is_default && !says_anything(body))
+		rc = err_set(&err, -EINVAL,
+			     "give 'mode', 'read_only' or 'clients' (they replace all rules), or 'default': true");
 	if (rc >= 0)
 		rc = export_rules_from_json(body, &rules, &err);
 	if (rc < 0)

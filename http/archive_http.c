@@ -12,8 +12,20 @@
 #include "http/http_conn.h"
 #include "http/http_core.h"
 #include "proto/status.h"
+#include "workspace/quota.h"
 
-void archive_http_begin(struct http_request *req, const struct workspace *ws, enum arc_op op,
+/* What is unpacked is only charged by the next count, so it is held to what is left now. */
+static bool limit_to_quota(const struct workspace *ws, struct arc_limits *l)
+{
+	struct quota_limits room = quota_room(ws);
+	bool is_less = room.bytes < l->bytes || room.files < l->entries;
+
+	l->bytes = MIN(l->bytes, room.bytes);
+	l->entries = MIN(l->entries, room.files);
+	return is_less;
+}
+
+bool archive_http_begin(struct http_request *req, const struct workspace *ws, enum arc_op op,
 			const char *path, struct arc_job *job)
 {
 	const struct http_archives *a = &req->core->options->archives;
@@ -25,6 +37,7 @@ void archive_http_begin(struct http_request *req, const struct workspace *ws, en
 		.limits = {.bytes = a->max_bytes, .entries = a->max_entries, .ratio = a->max_ratio},
 	};
 	(void)snprintf(job->path, sizeof(job->path), "%s", path);
+	return op == ARC_UNPACK && limit_to_quota(ws, &job->limits);
 }
 
 /* ---- errors -------------------------------------------------------------- */
@@ -145,7 +158,13 @@ static bool on_data(void *arg, const char *p, size_t n)
 {
 	struct sending *s = arg;
 	struct http_request *req = s->req;
-	int rc = s->has_begun ? 0 : begin_answer(s);
+	int rc;
+
+	if (__atomic_load_n(&s->ws->is_gone, __ATOMIC_ACQUIRE)) {
+		http_conn_abort(req->conn); /* deleted meanwhile */
+		return false;
+	}
+	rc = s->has_begun ? 0 : begin_answer(s);
 
 	if (req->method == HTTP_M_HEAD) { /* that it can be packed is all that was asked */
 		sending_free(s);

@@ -13,8 +13,9 @@
 #include "http/http_request.h"
 #include "workspace/workspace.h"
 
-/* archive_http_begin() - fill in what every job of @ws has; @path is cut when it is too long */
-void archive_http_begin(struct http_request *req, const struct workspace *ws, enum arc_op op,
+/* archive_http_begin() - fill in what every job of @ws has; @path is cut when it is too long.
+ * True: what it may unpack is limited by the workspace's quota. */
+bool archive_http_begin(struct http_request *req, const struct workspace *ws, enum arc_op op,
 			const char *path, struct arc_job *job);
 
 /**

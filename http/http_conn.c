@@ -299,11 +299,27 @@ static void refuse(struct http_conn *c, int status, const char *why)
 
 /* ---- requests ------------------------------------------------------------ */
 
+/* try_inline() - what needs not wait saves two turns of threads; false: it is for the pool */
+static bool try_inline(struct http_request *req)
+{
+	req->is_trial = true;
+	router_run(req);
+	req->is_trial = false;
+	if (!req->wants_pool)
+		return true;
+	req->wants_pool = false;
+	return false;
+}
+
 static void run_handler(struct http_conn *c)
 {
 	struct http_request *req = c->req;
 
 	c->state = CONN_BUSY;
+	if (req->route->flags & R_TRY && try_inline(req)) {
+		answer(c);
+		return;
+	}
 	if (req->route->flags & R_POOL && c->core->run_in_pool != NULL) {
 		req->step_run = NULL;
 		if (give_to_pool(c->core, req))
@@ -608,7 +624,8 @@ static void update_watch(struct http_conn *c)
 			(takes_input(c) || c->state == CONN_ENDING ||
 			 ((c->state == CONN_BUSY || c->state == CONN_FILE) &&
 			  c->in.len < WAITING_MAX && unsent(c) <= c->core->limits.max_unsent));
-	bool writable = unsent(c) > 0 || c->is_full;
+	/* what a handler wrote when it was told to go on may be gone by now: it is told again */
+	bool writable = unsent(c) > 0 || c->is_full || c->wants_drain;
 
 	if (readable == c->watch_read && writable == c->watch_write)
 		return;
@@ -703,11 +720,18 @@ void http_conn_feed(struct http_conn *c, const char *p, size_t n)
 	uncork(c);
 }
 
+static void tell_eof(struct http_conn *c)
+{
+	if (c->req != NULL && !c->req->in_pool && c->req->hooks.on_eof != NULL)
+		c->req->hooks.on_eof(c->req);
+}
+
 void http_conn_eof(struct http_conn *c)
 {
 	if (!cork(c))
 		return;
 	c->is_eof = true;
+	tell_eof(c);
 	uncork(c);
 }
 
@@ -742,6 +766,7 @@ void http_conn_drain(struct http_conn *c)
 {
 	if (!cork(c))
 		return;
+	tell_eof(c);
 	if (c->state == CONN_HEAD && c->in.len == 0) {
 		c->state = CONN_ENDING;
 		arm(c, HTTP_DL_NONE);

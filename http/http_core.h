@@ -50,6 +50,7 @@ struct http_core {
 	/* Calls router_run() in the pool, and later http_conn_handler_done() on the loop; false:
 	 * too many wait already.  NULL: handlers run inline (tests). */
 	bool (*run_in_pool)(struct http_core *core, struct http_request *req);
+	uv_loop_t *loop; /* borrowed; of handlers that wait for something; NULL: none (tests) */
 
 	bool is_stopping; /* answers end their connection */
 	struct list deadlines[HTTP_DL_COUNT];

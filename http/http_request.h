@@ -58,6 +58,9 @@ struct http_request_hooks {
 	void (*on_body_end)(struct http_request *req);
 	/* What http_stream_write() said -EAGAIN about has been sent. */
 	void (*on_drain)(struct http_request *req);
+	/* The client sends no more, or the server stops: an answer without an end should end now.
+	 */
+	void (*on_eof)(struct http_request *req);
 	/* The client is gone, or its body was malformed or late and the connection answers that;
 	 * the request is freed right after. */
 	void (*on_abort)(struct http_request *req);
@@ -102,6 +105,8 @@ struct http_request {
 	void (*step_done)(struct http_request *req);
 	int file_sock;       /* while the pool sends the answer's file: to where, doubled */
 	ssize_t file_result; /* what came of it: as http_conn_file_sent() takes it */
+	bool is_trial;       /* the handler runs on the loop and must not wait */
+	bool wants_pool;     /* set by it then: it would have to, and has made no answer */
 	bool in_pool;
 	bool is_gone; /* atomic: the client left while the pool works on it */
 	bool is_slow; /* counts among the few that may take long */

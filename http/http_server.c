@@ -442,6 +442,7 @@ int http_server_start(uv_loop_t *loop, const struct http_server_options *o,
 		return rc;
 	}
 	s->core.run_in_pool = run_in_pool;
+	s->core.loop = loop;
 	(void)uv_timer_init(loop, &s->tick);
 	s->tick.data = s;
 	s->open_handles = 1;

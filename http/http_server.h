@@ -18,6 +18,7 @@
 struct http_server;
 struct inode_cache;
 struct nfsd;
+struct quota_service;
 struct store;
 struct ws_registry;
 
@@ -71,11 +72,12 @@ struct http_server_options {
 
 	struct ws_registry *registry;
 	struct store *store;
-	struct nfsd *nfsd;          /* may be NULL: not started */
-	struct inode_cache *inodes; /* may be NULL */
-	const char *data_dir;       /* for the free bytes shown by /ready; may be NULL */
-	const char *nfs_url_host;   /* WORKSPACE_NFS_HOST; NULL: 127.0.0.1 */
-	uint16_t nfs_port;          /* shown in nfs_url; 0: nfs_url is null */
+	struct quota_service *quota; /* may be NULL: quotas are not served */
+	struct nfsd *nfsd;           /* may be NULL: not started */
+	struct inode_cache *inodes;  /* may be NULL */
+	const char *data_dir;        /* for the free bytes shown by /ready; may be NULL */
+	const char *nfs_url_host;    /* WORKSPACE_NFS_HOST; NULL: 127.0.0.1 */
+	uint16_t nfs_port;           /* shown in nfs_url; 0: nfs_url is null */
 
 	struct http_limits limits;
 	struct http_archives archives;

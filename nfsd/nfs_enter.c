@@ -34,6 +34,7 @@ int nfs_admit(struct nfs_call *call, const struct workspace *ws, struct fileops 
 		.inodes = sh->inodes,
 		.acts_as_owner = acts_as_owner(&call->rpc->cred, v.mode, ws),
 		.may_block = call->may_block,
+		.door = DOOR_NFS,
 	};
 	return 0;
 }

@@ -11,6 +11,7 @@
 
 #include "workspace/fileops_priv.h"
 #include "workspace/path.h"
+#include "workspace/quota.h"
 
 /* ---- attributes and rights ---------------------------------------------- */
 
@@ -87,6 +88,7 @@ static int set_size(const struct fileops *f, struct inode *ino, const struct sta
 		    uint64_t size)
 {
 	struct inode_io *io;
+	struct quota_op quota;
 	int rc;
 
 	if (!f->may_block && size < now->stx_size && now->stx_blocks * 512 > INLINE_FREE_MAX)
@@ -94,9 +96,13 @@ static int set_size(const struct fileops *f, struct inode *ino, const struct sta
 	rc = inode_io_get(f->inodes, ino, true, f->may_block, &io);
 	if (rc < 0)
 		return rc;
-	do
-		rc = ftruncate(io->fd, (off_t)size) < 0 ? -errno : 0;
-	while (rc == -EINTR);
+	rc = quota_size_begin(&quota, ino->ws, io->fd, size, f->may_block);
+	if (rc == 0) {
+		do
+			rc = ftruncate(io->fd, (off_t)size) < 0 ? -errno : 0;
+		while (rc == -EINTR);
+		quota_size_end(&quota);
+	}
 	inode_io_put(io);
 	return rc;
 }
@@ -138,6 +144,7 @@ static int set_rest(const struct fileops *f, struct inode *ino, const struct fil
 int fileops_setattr(const struct fileops *f, struct inode *ino, const struct fileops_attr *a,
 		    const struct timespec *guard_ctime)
 {
+	auto_event_op struct event_op op = event_op_begin(ino->ws, f->door);
 	struct statx now;
 	struct stall stall;
 	int rc = fileops_stat(f, ino, &now);
@@ -156,6 +163,10 @@ int fileops_setattr(const struct fileops *f, struct inode *ino, const struct fil
 		rc = set_size(f, ino, &now, a->size);
 	if (rc == 0)
 		rc = set_rest(f, ino, a);
+	if (rc == 0 && (a->set & SET_SIZE) != 0)
+		event_op_inode(&op, EVENT_MODIFIED, ino->path_fd, ino->type);
+	if (rc == 0 && (a->set & ~(unsigned)SET_SIZE) != 0)
+		event_op_inode(&op, EVENT_ATTRIBUTES, ino->path_fd, ino->type);
 	stall_end(&stall);
 	return rc;
 }
@@ -273,9 +284,11 @@ static bool may_sync(const struct fileops *f, const struct inode *ino)
 ssize_t fileops_write(const struct fileops *f, struct inode *ino, uint64_t offset, const void *data,
 		      size_t len, enum fileops_stable stable)
 {
+	auto_event_op struct event_op op = event_op_begin(ino->ws, f->door);
 	uint64_t lost = inode_lost_flushes(ino);
 	struct inode_io *io;
 	struct stall stall;
+	struct quota_op quota;
 	ssize_t n;
 	int rc;
 
@@ -291,9 +304,14 @@ ssize_t fileops_write(const struct fileops *f, struct inode *ino, uint64_t offse
 	rc = inode_io_get(f->inodes, ino, true, f->may_block, &io);
 	if (rc < 0)
 		return rc;
-	n = write_all(io, data, len, offset);
+	rc = quota_size_begin(&quota, ino->ws, io->fd, len > 0 ? offset + len : 0, f->may_block);
+	n = rc < 0 ? rc : write_all(io, data, len, offset);
+	quota_size_end(&quota);
 	inode_io_put(io);
 	stall_end(&stall);
+	if (n > 0)
+		event_op_inode(&op, EVENT_MODIFIED, ino->path_fd, ino->type);
+	event_op_end(&op); /* what follows may take long */
 	if (n >= 0 && stable == FILEOPS_SYNC) {
 		rc = inode_sync(f->inodes, ino);
 		if (rc == 0 && inode_lost_flushes(ino) != lost)
@@ -320,5 +338,8 @@ int fileops_commit(const struct fileops *f, struct inode *ino)
 int fileops_statfs(const struct fileops *f, struct inode *ino, struct statvfs *ret)
 {
 	(void)f;
-	return fstatvfs(ino->path_fd, ret) < 0 ? -errno : 0;
+	if (fstatvfs(ino->path_fd, ret) < 0)
+		return -errno;
+	quota_statvfs(ino->ws, ret);
+	return 0;
 }

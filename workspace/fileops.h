@@ -18,12 +18,14 @@
 #include <sys/statvfs.h>
 #include <time.h>
 
+#include "workspace/events.h"
 #include "workspace/inode.h"
 
 struct fileops {
 	struct inode_cache *inodes; /* borrowed */
 	bool acts_as_owner;         /* else as "other" */
 	bool may_block;
+	enum event_door door; /* what the change is told to come by */
 };
 
 #define FILEOPS_STATX (STATX_BASIC_STATS | STATX_MNT_ID)

@@ -11,11 +11,13 @@
 #include "workspace/fileops.h"
 #include "workspace/fileops_priv.h"
 #include "workspace/path.h"
+#include "workspace/quota.h"
 
 /* Times that a name may come and go between two looks at it before the client is asked to wait. */
 #define CREATE_TRIES 16
 
-/* Inline too, unless the workspace has just been slow: then only what the kernel has in its caches. */
+/* Inline too, unless the workspace has just been slow: then only what the kernel has in its caches.
+ */
 static int lookup_name(const struct fileops *f, struct inode *dir, const char *name,
 		       struct inode **ret)
 {
@@ -77,6 +79,23 @@ static int begin_change(const struct fileops *f, struct inode *dir, struct stall
 	return stall_begin(f, dir->ws, stall) ? 0 : -EAGAIN;
 }
 
+/* A name that is taken is told as such also when nothing new may be made: 0, -EEXIST, -EDQUOT. */
+static int new_begin(struct quota_op *quota, const struct inode *dir, const char *name)
+{
+	struct stat st;
+	int rc = quota_file_begin(quota, dir->ws);
+
+	if (rc == -EDQUOT && fstatat(dir->path_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return -EEXIST;
+	return rc;
+}
+
+static int new_end(struct quota_op *quota, int rc)
+{
+	quota_file_end(quota, rc >= 0);
+	return rc;
+}
+
 /* What is left of a create's attributes once the object exists; a failure takes the object away
  * again. */
 static int finish_create(const struct fileops *f, struct inode *dir, const char *name,
@@ -85,6 +104,7 @@ static int finish_create(const struct fileops *f, struct inode *dir, const char 
 {
 	struct fileops all = *f;
 	struct fileops_attr rest = *a;
+	struct quota_victim victim;
 	int rc;
 
 	rest.set &= ~(done | SET_UID | SET_GID);
@@ -92,9 +112,12 @@ static int finish_create(const struct fileops *f, struct inode *dir, const char 
 		return 0;
 	all.acts_as_owner = true; /* whoever may create may say what it is to look like */
 	all.may_block = true;     /* the object is there: this cannot be begun again */
+	all.door = DOOR_NONE;     /* it is told as a creation */
 	rc = fileops_setattr(&all, ino, &rest, NULL);
 	if (rc < 0) {
-		(void)unlinkat(dir->path_fd, name, is_dir ? AT_REMOVEDIR : 0);
+		quota_look(&victim, dir->ws, dir->path_fd, name);
+		if (unlinkat(dir->path_fd, name, is_dir ? AT_REMOVEDIR : 0) == 0)
+			quota_victim_gone(dir->ws, &victim);
 		inode_forget(f->inodes, ino);
 		inode_unref(f->inodes, ino);
 	}
@@ -189,15 +212,20 @@ static int create_file(const struct fileops *f, struct inode *dir, const char *n
 		       enum fileops_create_how how, const struct fileops_attr *a,
 		       const uint8_t verf[8], struct inode **ret)
 {
+	auto_event_op struct event_op op = event_op_begin(dir->ws, f->door);
 	/* A file made exclusively has no attributes yet: private until the client sets them. */
 	mode_t mode = how == CREATE_EXCLUSIVE    ? 0600
 		      : (a->set & SET_MODE) != 0 ? a->mode & 07777
 						 : 0644;
 	struct timespec ts[2];
+	struct quota_op quota;
 	int fd, rc;
 
-	fd = path_open(dir->path_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode & 0777,
-		       PATH_NOFOLLOW_ALL);
+	fd = new_begin(&quota, dir, name);
+	if (fd == 0)
+		fd = new_end(&quota,
+			     path_open(dir->path_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW,
+				       mode & 0777, PATH_NOFOLLOW_ALL));
 	if (fd == -EEXIST)
 		return create_existing(f, dir, name, how, a, verf, ret);
 	if (fd < 0)
@@ -209,8 +237,10 @@ static int create_file(const struct fileops *f, struct inode *dir, const char *n
 			(void)close(fd);
 			return rc;
 		}
+		event_op_name(&op, EVENT_CREATED, dir->path_fd, name);
 		return adopt_created(f, dir, name, fd, ret);
 	}
+	event_op_name(&op, EVENT_CREATED, dir->path_fd, name);
 	rc = adopt_created(f, dir, name, fd, ret);
 	if (rc < 0)
 		return rc;
@@ -298,12 +328,18 @@ int fileops_mkdir(const struct fileops *f, struct inode *dir, const char *name,
 		  const struct fileops_attr *a, struct inode **ret)
 {
 	mode_t mode = (a->set & SET_MODE) != 0 ? a->mode & 07777 : 0755;
+	auto_event_op struct event_op op = event_op_begin(dir->ws, f->door);
 	struct stall stall;
+	struct quota_op quota;
 	int rc = begin_make(f, dir, a, &stall);
 
 	if (rc < 0)
 		return rc;
-	rc = made(mkdirat(dir->path_fd, name, mode & 01777));
+	rc = new_begin(&quota, dir, name);
+	if (rc == 0)
+		rc = new_end(&quota, made(mkdirat(dir->path_fd, name, mode & 01777)));
+	if (rc == 0)
+		event_op_name(&op, EVENT_CREATED, dir->path_fd, name);
 	if (rc == 0)
 		rc = finish_made(f, dir, name, a, (mode & 06000) == 0 ? SET_MODE : 0, true, ret);
 	stall_end(&stall);
@@ -313,12 +349,18 @@ int fileops_mkdir(const struct fileops *f, struct inode *dir, const char *name,
 int fileops_symlink(const struct fileops *f, struct inode *dir, const char *name,
 		    const char *target, const struct fileops_attr *a, struct inode **ret)
 {
+	auto_event_op struct event_op op = event_op_begin(dir->ws, f->door);
 	struct stall stall;
+	struct quota_op quota;
 	int rc = begin_make(f, dir, a, &stall);
 
 	if (rc < 0)
 		return rc;
-	rc = made(symlinkat(target, dir->path_fd, name));
+	rc = new_begin(&quota, dir, name);
+	if (rc == 0)
+		rc = new_end(&quota, made(symlinkat(target, dir->path_fd, name)));
+	if (rc == 0)
+		event_op_name(&op, EVENT_CREATED, dir->path_fd, name);
 	if (rc == 0)
 		rc = finish_made(f, dir, name, a, SET_MODE, false, ret); /* links have no mode */
 	stall_end(&stall);
@@ -329,7 +371,9 @@ int fileops_mknod(const struct fileops *f, struct inode *dir, const char *name, 
 		  const struct fileops_attr *a, struct inode **ret)
 {
 	mode_t mode = (a->set & SET_MODE) != 0 ? a->mode & 07777 : 0644;
+	auto_event_op struct event_op op = event_op_begin(dir->ws, f->door);
 	struct stall stall;
+	struct quota_op quota;
 	int rc;
 
 	if (type != S_IFIFO && type != S_IFSOCK)
@@ -337,7 +381,11 @@ int fileops_mknod(const struct fileops *f, struct inode *dir, const char *name, 
 	rc = begin_make(f, dir, a, &stall);
 	if (rc < 0)
 		return rc;
-	rc = made(mknodat(dir->path_fd, name, type | (mode & 0777), 0));
+	rc = new_begin(&quota, dir, name);
+	if (rc == 0)
+		rc = new_end(&quota, made(mknodat(dir->path_fd, name, type | (mode & 0777), 0)));
+	if (rc == 0)
+		event_op_name(&op, EVENT_CREATED, dir->path_fd, name);
 	if (rc == 0)
 		rc = finish_made(f, dir, name, a, (mode & 07000) == 0 ? SET_MODE : 0, false, ret);
 	stall_end(&stall);
@@ -349,6 +397,7 @@ int fileops_mknod(const struct fileops *f, struct inode *dir, const char *name, 
 struct victim {
 	bool has_key;
 	struct inode_key key;
+	struct quota_victim quota;
 };
 
 static int look_at_victim(const struct fileops *f, struct inode *dir, const char *name,
@@ -357,6 +406,7 @@ static int look_at_victim(const struct fileops *f, struct inode *dir, const char
 	struct statx stx;
 
 	v->has_key = false;
+	quota_look(&v->quota, dir->ws, dir->path_fd, name);
 	if (!f->may_block) {
 		if (statx(dir->path_fd, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT,
 			  STATX_BASIC_STATS, &stx) < 0)
@@ -368,14 +418,16 @@ static int look_at_victim(const struct fileops *f, struct inode *dir, const char
 	return 0;
 }
 
-static void victim_is_gone(const struct fileops *f, const struct victim *v)
+static void victim_is_gone(const struct fileops *f, const struct inode *dir, const struct victim *v)
 {
+	quota_victim_gone(dir->ws, &v->quota);
 	if (v->has_key)
 		inode_forget_key(f->inodes, &v->key);
 }
 
 static int remove_name(const struct fileops *f, struct inode *dir, const char *name, int flags)
 {
+	auto_event_op struct event_op op = event_op_begin(dir->ws, f->door);
 	struct victim v;
 	struct stall stall;
 	int rc = begin_change(f, dir, &stall);
@@ -386,10 +438,13 @@ static int remove_name(const struct fileops *f, struct inode *dir, const char *n
 		rc = look_at_victim(f, dir, name, &v);
 	if (rc < 0)
 		return rc;
+	event_op_look(&op, dir->path_fd, name);
 	if (unlinkat(dir->path_fd, name, flags) < 0)
 		rc = -errno;
 	else
-		victim_is_gone(f, &v);
+		victim_is_gone(f, dir, &v);
+	if (rc == 0)
+		event_op_name(&op, EVENT_REMOVED, dir->path_fd, name);
 	stall_end(&stall);
 	return rc == -EBUSY ? -EXDEV : rc; /* a mount point of the server */
 }
@@ -409,6 +464,7 @@ int fileops_rmdir(const struct fileops *f, struct inode *dir, const char *name)
 int fileops_rename(const struct fileops *f, struct inode *from_dir, const char *from,
 		   struct inode *to_dir, const char *to)
 {
+	auto_event_op struct event_op op = event_op_begin(from_dir->ws, f->door);
 	struct victim v;
 	struct stall stall;
 	int rc;
@@ -429,7 +485,9 @@ int fileops_rename(const struct fileops *f, struct inode *from_dir, const char *
 	if (renameat(from_dir->path_fd, from, to_dir->path_fd, to) < 0)
 		rc = -errno;
 	else
-		victim_is_gone(f, &v);
+		victim_is_gone(f, to_dir, &v);
+	if (rc == 0)
+		event_op_rename(&op, from_dir->path_fd, from, to_dir->path_fd, to);
 	stall_end(&stall);
 	if (rc == -EISDIR || rc == -ENOTDIR)
 		return -EEXIST; /* a directory onto another kind of thing, or the reverse */
@@ -440,6 +498,7 @@ int fileops_rename(const struct fileops *f, struct inode *from_dir, const char *
 
 int fileops_link(const struct fileops *f, struct inode *ino, struct inode *dir, const char *name)
 {
+	auto_event_op struct event_op op = event_op_begin(dir->ws, f->door);
 	char proc[PATH_PROC_LEN];
 	struct stall stall;
 	int rc;
@@ -456,6 +515,8 @@ int fileops_link(const struct fileops *f, struct inode *ino, struct inode *dir, 
 	if (linkat(AT_FDCWD, path_proc(proc, ino->path_fd), dir->path_fd, name, AT_SYMLINK_FOLLOW) <
 	    0)
 		rc = errno == ENOENT ? -ESTALE : -errno; /* file or directory has been removed */
+	if (rc == 0)
+		event_op_name(&op, EVENT_CREATED, dir->path_fd, name);
 	stall_end(&stall);
 	return rc;
 }

@@ -6,12 +6,15 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/sysmacros.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "workspace/events.h"
 #include "workspace/files_priv.h"
 #include "workspace/path.h"
+#include "workspace/quota.h"
 
 #define LINKS_MAX  40 /* of a last component that is a link to a link ...; as in the kernel */
 #define READ_TRIES 4  /* of a file that changes while it is read */
@@ -74,6 +77,22 @@ static int open_dir_path(struct workspace *ws, const char *dir)
 	return path_open(ws->root_fd, dir, O_PATH | O_DIRECTORY, 0, 0);
 }
 
+int files_make_dir(struct workspace *ws, int dirfd, const char *name, mode_t mode)
+{
+	auto_event_op struct event_op op = event_op_begin(ws, DOOR_HTTP);
+	struct quota_op quota;
+	struct stat st;
+	int rc = quota_file_begin(&quota, ws);
+
+	if (rc < 0) /* one that is there needs no room */
+		return fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? -EEXIST : rc;
+	rc = mkdirat(dirfd, name, mode) < 0 ? -errno : 0;
+	quota_file_end(&quota, rc == 0);
+	if (rc == 0)
+		event_op_name(&op, EVENT_CREATED, dirfd, name);
+	return rc;
+}
+
 int files_make_dirs(struct workspace *ws, const char *dir)
 {
 	auto_close int above = open_dir_path(ws, "");
@@ -85,14 +104,15 @@ int files_make_dirs(struct workspace *ws, const char *dir)
 	memcpy(path, dir, len + 1);
 	while (done < len && above >= 0) {
 		size_t next = done + strcspn(path + done, "/");
-		int fd;
+		int fd, rc;
 
 		/* each prefix from the root, since a link on the way may lead up again */
 		path[next] = '\0';
 		fd = open_dir_path(ws, path);
 		if (fd == -ENOENT) {
-			if (mkdirat(above, path + done, FILES_DIR_MODE) < 0 && errno != EEXIST)
-				return -errno;
+			rc = files_make_dir(ws, above, path + done, FILES_DIR_MODE);
+			if (rc < 0 && rc != -EEXIST)
+				return rc;
 			fd = open_dir_path(ws, path);
 		}
 		if (fd < 0)
@@ -331,6 +351,42 @@ int files_read_whole(struct workspace *ws, const char *rel, size_t max, struct b
 	}
 	if (ret_info != NULL)
 		*ret_info = after;
+	return 0;
+}
+
+/* pread_now() - like pread(2), but -EAGAIN where the disk would be waited for */
+static ssize_t pread_now(int fd, void *dst, size_t n)
+{
+	struct iovec iov = {.iov_base = dst, .iov_len = n};
+	ssize_t got = preadv2(fd, &iov, 1, 0, RWF_NOWAIT);
+
+	/* A file system without NOWAIT has the file in memory only (tmpfs). */
+	if (got < 0 && errno == EOPNOTSUPP)
+		got = pread(fd, dst, n, 0);
+	return got < 0 ? -errno : got;
+}
+
+int files_read_cached(struct workspace *ws, const char *rel, void *dst, size_t max, size_t *ret_n)
+{
+	/* Opened at once, which saves the way through /proc; O_NONBLOCK for what is no file. */
+	auto_close int fd = path_open(ws->root_fd, rel, O_RDONLY | O_NONBLOCK, 0, PATH_CACHED);
+	struct files_info info;
+	ssize_t n;
+	int rc;
+
+	if (fd < 0)
+		return fd == -ENXIO ? -EAGAIN : fd; /* a socket */
+	rc = files_info_fd(fd, &info);
+	if (rc < 0)
+		return rc;
+	if (!S_ISREG(info.mode) || info.size > max)
+		return -EAGAIN;
+	n = pread_now(fd, dst, (size_t)info.size);
+	if (n < 0)
+		return (int)n;
+	if ((size_t)n != info.size) /* changed meanwhile, or only a part is in memory */
+		return -EAGAIN;
+	*ret_n = (size_t)n;
 	return 0;
 }
 

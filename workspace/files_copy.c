@@ -18,8 +18,10 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "workspace/events.h"
 #include "workspace/files_priv.h"
 #include "workspace/path.h"
+#include "workspace/quota.h"
 
 #define PENDING_MAX (256u << 20) /* bytes of paths that wait: some millions of directories */
 
@@ -111,21 +113,17 @@ static int copy_file(struct copier *k, const struct files_place *from, const str
 	rc = files_stage_open(k->ws, &s);
 	if (rc < 0)
 		return rc;
-	rc = files_copy_bytes(fd, files_stage_fd(s));
+	rc = files_stage_charge(s, info.size);
+	if (rc == 0)
+		rc = files_copy_bytes(fd, files_stage_fd(s));
 	if (rc == 0)
 		rc = files_put_at(s, to, k->put_flags | PUT_MODE, info.mode, NULL);
 	files_stage_free(s);
 	return rc;
 }
 
-static int copy_link(const struct files_place *from, const struct files_place *to)
+static int link_at(const char *target, const struct files_place *to)
 {
-	char target[FILES_PATH_MAX + 2];
-	ssize_t n = readlinkat(from->dirfd, from->name, target, sizeof(target) - 1);
-
-	if (n < 0)
-		return -errno;
-	target[n] = '\0';
 	if (symlinkat(target, to->dirfd, to->name) == 0)
 		return 0;
 	if (errno != EEXIST)
@@ -135,14 +133,42 @@ static int copy_link(const struct files_place *from, const struct files_place *t
 	return symlinkat(target, to->dirfd, to->name) < 0 ? -errno : 0;
 }
 
-static int copy_node(const struct files_place *to, mode_t mode)
+static int copy_link(struct copier *k, const struct files_place *from, const struct files_place *to)
 {
-	struct files_info there;
+	auto_event_op struct event_op op = event_op_begin(k->ws, DOOR_HTTP);
+	char target[FILES_PATH_MAX + 2];
+	struct quota_op quota;
+	ssize_t n = readlinkat(from->dirfd, from->name, target, sizeof(target) - 1);
+	int rc;
 
-	if (mknodat(to->dirfd, to->name, mode, 0) == 0)
-		return 0;
-	if (errno != EEXIST)
+	if (n < 0)
 		return -errno;
+	target[n] = '\0';
+	rc = quota_file_begin(&quota, k->ws);
+	if (rc < 0)
+		return rc;
+	rc = link_at(target, to);
+	quota_file_end(&quota, rc == 0);
+	if (rc == 0)
+		event_op_name(&op, EVENT_CREATED, to->dirfd, to->name);
+	return rc;
+}
+
+static int copy_node(struct copier *k, const struct files_place *to, mode_t mode)
+{
+	auto_event_op struct event_op op = event_op_begin(k->ws, DOOR_HTTP);
+	struct files_info there;
+	struct quota_op quota;
+	int rc = quota_file_begin(&quota, k->ws);
+
+	if (rc < 0)
+		return rc;
+	rc = mknodat(to->dirfd, to->name, mode, 0) < 0 ? -errno : 0;
+	quota_file_end(&quota, rc == 0);
+	if (rc == 0)
+		event_op_name(&op, EVENT_CREATED, to->dirfd, to->name);
+	if (rc != -EEXIST)
+		return rc;
 	return files_info_at(to->dirfd, to->name, &there) == 0 &&
 			       ((there.mode ^ mode) & S_IFMT) == 0
 		       ? 0
@@ -157,10 +183,10 @@ static int copy_leaf(struct copier *k, const struct files_place *from, const str
 	case S_IFREG:
 		return copy_file(k, from, to);
 	case S_IFLNK:
-		return copy_link(from, to);
+		return copy_link(k, from, to);
 	case S_IFIFO:
 	case S_IFSOCK:
-		return copy_node(to, info->mode & (S_IFMT | 07777));
+		return copy_node(k, to, info->mode & (S_IFMT | 07777));
 	default: /* a device: nobody here may make one */
 		return 0;
 	}
@@ -187,11 +213,13 @@ static int make_dir(struct copier *k, const struct files_place *to, const char *
 {
 	char proc[PATH_PROC_LEN];
 	auto_close int fd = -1;
+	int rc;
 
 	mode &= 07777;
-	if (mkdirat(to->dirfd, to->name, mode | 0700) < 0) {
-		if (errno != EEXIST)
-			return -errno;
+	rc = files_make_dir(k->ws, to->dirfd, to->name, mode | 0700);
+	if (rc < 0) {
+		if (rc != -EEXIST)
+			return rc;
 		fd = path_open(to->dirfd, to->name, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0,
 			       PATH_NOFOLLOW_ALL);
 		return fd < 0 ? fd : 0;

@@ -8,8 +8,10 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "workspace/events.h"
 #include "workspace/files_priv.h"
 #include "workspace/path.h"
+#include "workspace/quota.h"
 
 /* ---- directories ---------------------------------------------------------- */
 
@@ -23,10 +25,9 @@ int files_mkdir(struct workspace *ws, const char *rel, bool parents)
 	rc = files_place_find(ws, rel, parents ? PLACE_PARENTS : 0, &p);
 	if (rc < 0)
 		return rc;
-	if (mkdirat(p.dirfd, p.name, FILES_DIR_MODE) == 0)
-		return 0;
-	if (errno != EEXIST)
-		return -errno;
+	rc = files_make_dir(ws, p.dirfd, p.name, FILES_DIR_MODE);
+	if (rc != -EEXIST)
+		return rc;
 	fd = path_open(ws->root_fd, rel, O_PATH | O_DIRECTORY, 0, 0);
 	if (fd >= 0)
 		(void)close(fd);
@@ -68,21 +69,25 @@ static int set_aside(const struct files_place *p, int staging, char name[NAME_MA
 }
 
 /* remove_one() - what is at @p; a directory that is not empty is -ENOTEMPTY */
-static int remove_one(const struct files_place *p)
+static int remove_one(const struct workspace *ws, const struct files_place *p)
 {
-	if (unlinkat(p->dirfd, p->name, 0) == 0)
-		return 0;
-	if (errno != EISDIR)
-		return -errno;
-	if (unlinkat(p->dirfd, p->name, AT_REMOVEDIR) == 0)
-		return 0;
-	return errno == EEXIST ? -ENOTEMPTY : -errno;
+	struct quota_victim victim;
+
+	quota_look(&victim, ws, p->dirfd, p->name);
+	if (unlinkat(p->dirfd, p->name, 0) < 0) {
+		if (errno != EISDIR)
+			return -errno;
+		if (unlinkat(p->dirfd, p->name, AT_REMOVEDIR) < 0)
+			return errno == EEXIST ? -ENOTEMPTY : -errno;
+	}
+	quota_victim_gone(ws, &victim);
+	return 0;
 }
 
 /* take_away() - under the lock: remove, or set aside what takes longer; @aside is "" when nothing
  * is left */
-static int take_away(const struct files_place *p, const struct files_condition *c, int staging,
-		     char aside[NAME_MAX + 1])
+static int take_away(const struct workspace *ws, const struct files_place *p,
+		     const struct files_condition *c, int staging, char aside[NAME_MAX + 1])
 {
 	struct files_lock *lock;
 	int rc = files_lock_take(p, &lock);
@@ -91,7 +96,7 @@ static int take_away(const struct files_place *p, const struct files_condition *
 		return rc;
 	rc = files_check_place(p, c);
 	if (rc == 0)
-		rc = remove_one(p);
+		rc = remove_one(ws, p);
 	if (rc == -ENOTEMPTY && staging >= 0)
 		rc = set_aside(p, staging, aside);
 	files_lock_release(lock);
@@ -102,6 +107,7 @@ int files_remove(struct workspace *ws, const char *rel, bool recursive,
 		 const struct files_condition *c)
 {
 	auto_place struct files_place p = FILES_PLACE_NONE;
+	auto_event_op struct event_op op = event_op_begin(ws, DOOR_HTTP);
 	auto_close int staging = -1;
 	char aside[NAME_MAX + 1] = "";
 	int rc;
@@ -116,10 +122,16 @@ int files_remove(struct workspace *ws, const char *rel, bool recursive,
 		if (staging < 0)
 			return staging;
 	}
-	rc = take_away(&p, c, staging, aside);
+	event_op_look(&op, p.dirfd, p.name);
+	rc = take_away(ws, &p, c, staging, aside);
+	if (rc == 0)
+		event_op_name(&op, EVENT_REMOVED, p.dirfd, p.name);
+	event_op_end(&op); /* what follows may take long */
 	/* What cannot be removed from the staging folder now is removed at the next start. */
-	if (rc == 0 && aside[0] != '\0')
+	if (rc == 0 && aside[0] != '\0') {
 		(void)path_remove_tree(staging, aside, NULL);
+		quota_tree_changed(ws);
+	}
 	return rc;
 }
 
@@ -134,8 +146,10 @@ static bool is_below(const char *dir, const char *rel)
 }
 
 /* rename_locked() - two names of one file: rename(2) would leave both */
-static int rename_locked(const struct files_place *from, const struct files_place *to)
+static int rename_locked(const struct workspace *ws, const struct files_place *from,
+			 const struct files_place *to)
 {
+	struct quota_victim victim;
 	struct files_info a, b;
 	int rc = files_info_at(from->dirfd, from->name, &a);
 
@@ -144,8 +158,11 @@ static int rename_locked(const struct files_place *from, const struct files_plac
 	if (files_info_at(to->dirfd, to->name, &b) == 0 && a.ino == b.ino && a.dev == b.dev &&
 	    !S_ISDIR(a.mode))
 		return unlinkat(from->dirfd, from->name, 0) < 0 ? -errno : 0;
-	if (renameat(from->dirfd, from->name, to->dirfd, to->name) == 0)
+	quota_look(&victim, ws, to->dirfd, to->name);
+	if (renameat(from->dirfd, from->name, to->dirfd, to->name) == 0) {
+		quota_victim_gone(ws, &victim);
 		return 0;
+	}
 	return errno == EEXIST ? -ENOTEMPTY : -errno;
 }
 
@@ -164,6 +181,7 @@ int files_move(struct workspace *ws, const char *from, const char *to,
 {
 	auto_place struct files_place p_from = FILES_PLACE_NONE;
 	auto_place struct files_place p_to = FILES_PLACE_NONE;
+	auto_event_op struct event_op op = event_op_begin(ws, DOOR_HTTP);
 	struct files_lock *locks[2];
 	int rc = find_source(ws, from, &p_from);
 
@@ -183,7 +201,9 @@ int files_move(struct workspace *ws, const char *from, const char *to,
 	rc = files_check_place(&p_from, c);
 	*ret_is_from = rc < 0;
 	if (rc == 0) {
-		rc = rename_locked(&p_from, &p_to);
+		rc = rename_locked(ws, &p_from, &p_to);
+		if (rc == 0)
+			event_op_rename(&op, p_from.dirfd, p_from.name, p_to.dirfd, p_to.name);
 		*ret_is_from = rc == -ENOENT;
 	}
 	files_lock_release(locks[0]);

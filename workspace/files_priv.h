@@ -41,6 +41,9 @@ void files_place_fini(struct files_place *p);
  * filled in */
 int files_open_at(const struct files_place *p, struct files_info *ret);
 
+/* files_make_dir() - one new directory, charged and told: 0, -EEXIST, -EDQUOT, -errno */
+int files_make_dir(struct workspace *ws, int dirfd, const char *name, mode_t mode);
+
 /* files_make_dirs() - the directory @dir of the workspace with all above it: an O_PATH descriptor
  */
 int files_make_dirs(struct workspace *ws, const char *dir);
@@ -70,6 +73,10 @@ struct crypto_generichash_blake2b_state;
 void files_etag_final(struct crypto_generichash_blake2b_state *state, char dst[FILES_ETAG_LEN]);
 
 /* ---- putting in place (files_replace.c) ------------------------------------ */
+
+/* files_stage_charge() - before as many bytes are written to files_stage_fd(): 0 or -EDQUOT; given
+ * back with the stage unless it is put in place */
+int files_stage_charge(struct files_staged *s, uint64_t size);
 
 enum files_put_flags {
 	PUT_SYNC = 1u << 0, /* on disk before it gets the name */

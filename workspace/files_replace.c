@@ -17,8 +17,10 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "workspace/events.h"
 #include "workspace/files_priv.h"
 #include "workspace/path.h"
+#include "workspace/quota.h"
 
 #define STAGE_NAME_LEN 32
 #define XATTRS_MAX     (64u << 10) /* bytes of names, and of one value: the kernel's own limits */
@@ -30,6 +32,8 @@ struct files_staged {
 	int dirfd;                 /* owned: the staging folder */
 	char name[STAGE_NAME_LEN]; /* "" while it has none */
 	uint64_t n_hashed;         /* bytes */
+	struct workspace *ws;      /* borrowed: outlives the stage */
+	int64_t charged;           /* bytes of the quota held for it */
 };
 
 /* ---- staging -------------------------------------------------------------- */
@@ -65,6 +69,7 @@ int files_stage_open(struct workspace *ws, struct files_staged **ret)
 		return -ENOMEM;
 	memset(s, 0, sizeof(*s));
 	s->fd = -1;
+	s->ws = ws;
 	(void)crypto_generichash_init(&s->hash, NULL, 0, FILES_HASH_BYTES);
 	s->dirfd = workspace_open_staging(ws);
 	rc = s->dirfd < 0 ? s->dirfd : open_unnamed(s);
@@ -76,10 +81,28 @@ int files_stage_open(struct workspace *ws, struct files_staged **ret)
 	return 0;
 }
 
+int files_stage_charge(struct files_staged *s, uint64_t size)
+{
+	int64_t more = quota_blocks(size) - s->charged;
+	int rc;
+
+	if (more < 0) {
+		quota_credit(s->ws, -more);
+		s->charged += more;
+		return 0;
+	}
+	rc = quota_charge(s->ws, more);
+	if (rc == 0)
+		s->charged += more;
+	return rc;
+}
+
 int files_stage_write(struct files_staged *s, const void *p, size_t n)
 {
-	ssize_t done = io_write_full(s->fd, p, n);
+	ssize_t done = files_stage_charge(s, s->n_hashed + n);
 
+	if (done == 0)
+		done = io_write_full(s->fd, p, n);
 	if (done < 0)
 		return (int)done;
 	if (s->n_hashed <= FILES_ETAG_CONTENT_MAX)
@@ -99,6 +122,7 @@ void files_stage_free(struct files_staged *s)
 		return;
 	if (s->name[0] != '\0')
 		(void)unlinkat(s->dirfd, s->name, 0);
+	quota_credit(s->ws, s->charged);
 	if (s->fd >= 0)
 		(void)close(s->fd);
 	if (s->dirfd >= 0)
@@ -190,21 +214,57 @@ static int fill_result(struct files_staged *s, bool is_new, struct files_result 
 	return 0;
 }
 
+/* charge_whole() - what it has really become, whoever wrote it */
+static int charge_whole(struct files_staged *s)
+{
+	struct files_info info;
+	int rc = files_info_fd(s->fd, &info);
+
+	return rc < 0 ? rc : files_stage_charge(s, info.size);
+}
+
+/* move_there() - give up the staged name for that at @p, and with it what it was charged */
+static int move_there(struct files_staged *s, const struct files_place *p)
+{
+	struct quota_victim old;
+	struct quota_op quota = {0};
+	int rc = 0;
+
+	quota_look(&old, s->ws, p->dirfd, p->name);
+	if (old.amount.files > 0)
+		old.amount.files = 0; /* one for the other */
+	else
+		rc = quota_file_begin(&quota, s->ws);
+	if (rc < 0)
+		return rc;
+	rc = renameat(s->dirfd, s->name, p->dirfd, p->name) < 0 ? -errno : 0;
+	quota_file_end(&quota, rc == 0);
+	if (rc < 0)
+		return rc;
+	quota_victim_gone(s->ws, &old);
+	s->name[0] = '\0';
+	s->charged = 0;
+	return 0;
+}
+
 int files_put_at(struct files_staged *s, const struct files_place *p, unsigned flags, mode_t mode,
 		 struct files_result *ret)
 {
+	auto_event_op struct event_op op = event_op_begin(s->ws, DOOR_HTTP);
 	bool is_new;
 	int rc = take_attributes(s, p, flags, mode, &is_new);
 
+	if (rc == 0)
+		rc = charge_whole(s);
 	if (rc == 0 && (flags & PUT_SYNC) != 0 && fsync(s->fd) < 0)
 		rc = -errno;
 	if (rc == 0)
 		rc = give_name(s);
+	if (rc == 0)
+		rc = move_there(s, p);
 	if (rc < 0)
 		return rc;
-	if (renameat(s->dirfd, s->name, p->dirfd, p->name) < 0)
-		return -errno;
-	s->name[0] = '\0';
+	event_op_name(&op, is_new ? EVENT_CREATED : EVENT_MODIFIED, p->dirfd, p->name);
 	return ret != NULL ? fill_result(s, is_new, ret) : 0;
 }
 
@@ -232,8 +292,10 @@ static int append_bytes(int from, int to)
 /* append_at() - all of the staged bytes behind those of @path_fd, or none */
 static int append_at(struct files_staged *s, int path_fd, struct files_result *ret)
 {
+	auto_event_op struct event_op op = event_op_begin(s->ws, DOOR_HTTP);
 	auto_close int fd = path_reopen(path_fd, O_RDWR | O_APPEND);
 	struct files_info before;
+	struct quota_op quota;
 	int rc;
 
 	if (fd < 0)
@@ -241,11 +303,16 @@ static int append_at(struct files_staged *s, int path_fd, struct files_result *r
 	rc = files_info_fd(fd, &before);
 	if (rc < 0)
 		return rc;
+	rc = quota_size_begin(&quota, s->ws, fd, before.size + s->n_hashed, true);
+	if (rc < 0)
+		return rc;
 	rc = append_bytes(s->fd, fd);
+	quota_size_end(&quota);
 	if (rc == 0 && fdatasync(fd) < 0)
 		rc = -errno;
 	if (rc < 0)
 		return ftruncate(fd, (off_t)before.size) < 0 ? -EIO : rc;
+	event_op_inode(&op, EVENT_MODIFIED, fd, S_IFREG);
 	ret->is_new = false;
 	rc = files_info_fd(fd, &ret->info);
 	return rc < 0 ? rc : files_etag_fd(fd, &ret->info, ret->etag);

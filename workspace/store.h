@@ -102,6 +102,16 @@ int store_idem_claim(struct store *s, const char *key, uint64_t now_ns, struct s
 int store_idem_answer(struct store *s, const char *key, const char *answer, struct err *err);
 int store_idem_forget(struct store *s, const char *key, struct err *err);
 
+struct quota_row {
+	char ws_id[37];
+	uint64_t max_bytes, max_files; /* UINT64_MAX: no limit */
+	uint64_t used_bytes, used_files;
+};
+int store_quota_put(struct store *s, const struct quota_row *row, struct err *err); /* or -ENOENT */
+int store_quota_remove(struct store *s, const char *id, struct err *err);
+/* store_quota_get() - 1, 0 when it has none, -errno */
+int store_quota_get(struct store *s, const char *id, struct quota_row *ret, struct err *err);
+
 /* store_check() - for /ready: can it be read and written now? */
 int store_check(struct store *s, struct err *err);
 

@@ -48,6 +48,15 @@ static const char *const migrations[] = {
 	" created_ns INTEGER NOT NULL"
 	") STRICT, WITHOUT ROWID;"
 	"CREATE INDEX idempotency_age ON idempotency (created_ns);",
+
+	/* 3: quotas.  A limit that is NULL is none. */
+	"CREATE TABLE quotas ("
+	" ws INTEGER PRIMARY KEY REFERENCES workspaces(seq) ON DELETE CASCADE,"
+	" max_bytes INTEGER,"
+	" max_files INTEGER,"
+	" used_bytes INTEGER NOT NULL,"
+	" used_files INTEGER NOT NULL"
+	") STRICT;",
 };
 
 static int read_version(sqlite3 *db, int *ret, struct err *err)

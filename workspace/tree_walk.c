@@ -134,7 +134,8 @@ static int visit(struct walker *w, struct frame *f, const char *name)
 	int rc, remembered = 0;
 
 	if (statx(f->fd, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT,
-		  STATX_TYPE | STATX_INO | STATX_BTIME | STATX_MNT_ID, &stx) < 0) {
+		  STATX_TYPE | STATX_INO | STATX_BTIME | STATX_MNT_ID | STATX_SIZE | STATX_NLINK,
+		  &stx) < 0) {
 		if (errno == ENOENT) /* removed, or moved to where we may have been */
 			w->result->is_raced = true;
 		else

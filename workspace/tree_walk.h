@@ -17,7 +17,7 @@ struct tree_entry {
 	const char *dir;  /* borrowed: path of that directory below the root; "" for the root */
 	size_t depth;     /* of that directory: 0 for the root */
 	uint64_t parent_ino;
-	const struct statx *stx; /* type, ino, btime, mnt_id */
+	const struct statx *stx; /* type, ino, btime, mnt_id, size, nlink */
 };
 
 /* Returned for a directory: go on, but not into it. */

@@ -32,7 +32,9 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "proto/jsonx.h"
+#include "workspace/events.h"
 #include "workspace/path.h"
+#include "workspace/quota.h"
 #include "workspace/registry_priv.h"
 #include "workspace/store.h"
 #include "workspace/ws_id.h"
@@ -58,6 +60,8 @@ static uint64_t be64_at(const uint8_t *p)
 
 static void workspace_free(struct workspace *ws)
 {
+	events_free(ws->events);
+	quota_free(ws->quota_kept);
 	if (ws->root_fd >= 0)
 		(void)close(ws->root_fd);
 	ws_meta_free(ws->metadata, ws->n_metadata);
@@ -493,7 +497,9 @@ int ws_registry_publish(struct ws_registry *r, struct workspace *ws, struct err 
 	if (rc < 0)
 		return rc;
 	empty_staging(ws);
-	rc = registry_add(r, ws, err);
+	rc = quota_load(r->store, ws, err);
+	if (rc == 0)
+		rc = registry_add(r, ws, err);
 	if (rc < 0 && r->o.on_gone != NULL)
 		r->o.on_gone(r->o.arg, ws);
 	return rc;
@@ -741,13 +747,30 @@ static int make_workspace(struct ws_registry *r, const struct ws_row *row, struc
 	return rc;
 }
 
+int ws_registry_has_room(struct ws_registry *r, struct err *err)
+{
+	size_t n;
+
+	pthread_rwlock_rdlock(&r->lock);
+	n = r->by_key.n_nodes;
+	pthread_rwlock_unlock(&r->lock);
+	if (r->o.max_workspaces == 0 || n < r->o.max_workspaces)
+		return 0;
+	return err_set(err, -EDQUOT,
+		       "there are %zu workspaces, as many as the limit of open files allows: delete one, or "
+		       "raise the limit",
+		       n);
+}
+
 int ws_create(struct ws_registry *r, const struct ws_create *c, struct workspace **ret,
 	      struct err *err)
 {
 	struct workspace *ws = NULL;
 	struct ws_row row = {0};
-	int rc = new_row(r, c, &row, err);
+	int rc = ws_registry_has_room(r, err);
 
+	if (rc == 0)
+		rc = new_row(r, c, &row, err);
 	if (rc < 0)
 		goto out;
 	rc = store_ws_insert(r->store, &row, err);
@@ -773,6 +796,7 @@ bool ws_registry_retire(struct ws_registry *r, struct workspace *ws)
 {
 	if (!registry_take_out(r, ws))
 		return false;
+	events_workspace_gone(ws);
 	if (r->o.on_gone != NULL)
 		r->o.on_gone(r->o.arg, ws);
 	return true;

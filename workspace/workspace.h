@@ -58,7 +58,11 @@ struct workspace {
 	struct ws_pair *metadata; /* owned */
 	size_t n_metadata;
 	const struct export_rules *exports; /* atomic; NULL = the registry's default rules */
-	uint64_t export_gen; /* atomic: counts changes, which make a cached verdict old */
+	uint64_t export_gen;         /* atomic: counts changes, which make a cached verdict old */
+	bool is_listened_to;         /* atomic: changes are to be told to @events */
+	struct ws_events *events;    /* atomic; owned; NULL until somebody listened (events.h) */
+	struct ws_quota *quota;      /* atomic; borrowed from the next; NULL: none (quota.h) */
+	struct ws_quota *quota_kept; /* owned; quota.c's */
 };
 
 void workspace_ref(struct workspace *ws);   /* any thread */
@@ -81,6 +85,7 @@ struct ws_registry_options {
 	uid_t owner_uid;      /* WORKSPACE_OWNER, for new workspaces */
 	gid_t owner_gid;
 	struct export_rules default_exports;
+	size_t max_workspaces; /* 0: no limit.  Each keeps descriptors; those there already are served */
 	/* Called before anybody can find the workspace, at create and at start, so that the broker
 	 * knows the folder; and after nobody can find it any more.  May be NULL.  Pool or main
 	 * thread. */

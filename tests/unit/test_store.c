@@ -193,20 +193,39 @@ static void test_lock_dies_with_its_process(void **state)
 	store_close(must_open(d, NULL));
 }
 
+static int schema_version(const struct data_dir *d)
+{
+	char path[96];
+	sqlite3 *db = NULL;
+	sqlite3_stmt *st = NULL;
+	int version;
+
+	(void)snprintf(path, sizeof(path), "%s/workspace.db", d->path);
+	assert_int_equal(sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
+	assert_int_equal(sqlite3_prepare_v2(db, "PRAGMA user_version", -1, &st, NULL), SQLITE_OK);
+	assert_int_equal(sqlite3_step(st), SQLITE_ROW);
+	version = sqlite3_column_int(st, 0);
+	assert_int_equal(sqlite3_finalize(st), SQLITE_OK);
+	assert_int_equal(sqlite3_close(db), SQLITE_OK);
+	return version;
+}
+
 static void test_newer_schema_is_refused_and_left_alone(void **state)
 {
 	struct data_dir *d = *state;
 	struct store *s = must_open(d, NULL);
 	struct err err = {0};
+	char back[48];
 
 	insert(s, id_a, WS_ROW_LIVE);
 	store_close(s);
+	(void)snprintf(back, sizeof(back), "PRAGMA user_version = %d", schema_version(d));
 	data_dir_sql(d, "PRAGMA user_version = 4711");
 	s = NULL;
 	assert_int_equal(store_open(d->path, NULL, &s, &err), -EPROTONOSUPPORT);
 	assert_null(s);
 	assert_non_null(strstr(err.msg, "4711"));
-	data_dir_sql(d, "PRAGMA user_version = 2"); /* what it was */
+	data_dir_sql(d, back);
 	s = must_open(d, NULL);
 	assert_int_equal(all_rows(s).n, 1);
 	store_close(s);
@@ -384,6 +403,30 @@ static void test_hints_are_replaced_removed_and_go_with_their_workspace(void **s
 	store_close(s);
 }
 
+static void test_quotas_are_replaced_and_go_with_their_workspace(void **state)
+{
+	struct data_dir *d = *state;
+	struct store *s = must_open(d, NULL);
+	struct quota_row row = {.max_bytes = 1ull << 62, .max_files = UINT64_MAX, .used_bytes = 7};
+	struct quota_row got;
+
+	memcpy(row.ws_id, id_a, sizeof(row.ws_id));
+	assert_int_equal(store_quota_put(s, &row, NULL), -ENOENT);
+	insert(s, id_a, WS_ROW_LIVE);
+	assert_int_equal(store_quota_put(s, &row, NULL), 0);
+	row.used_files = 9;
+	assert_int_equal(store_quota_put(s, &row, NULL), 0);
+	assert_int_equal(store_quota_get(s, id_a, &got, NULL), 1);
+	assert_memory_equal(&got, &row, sizeof(row));
+	assert_int_equal(store_quota_get(s, id_b, &got, NULL), 0);
+	assert_int_equal(store_quota_remove(s, id_a, NULL), 0);
+	assert_int_equal(store_quota_remove(s, id_a, NULL), 0); /* none is none */
+	assert_int_equal(store_quota_put(s, &row, NULL), 0);
+	assert_int_equal(store_ws_remove(s, id_a, NULL), 0);
+	assert_int_equal(store_quota_get(s, id_a, &got, NULL), 0);
+	store_close(s);
+}
+
 static void test_check_writes_and_says_when_it_cannot(void **state)
 {
 	struct data_dir *d = *state;
@@ -415,6 +458,7 @@ int main(void)
 		TEST_IN_DATA_DIR(test_an_id_is_taken_once_and_an_unknown_one_is_told),
 		TEST_IN_DATA_DIR(test_a_damaged_row_does_not_hide_the_others),
 		TEST_IN_DATA_DIR(test_hints_are_replaced_removed_and_go_with_their_workspace),
+		TEST_IN_DATA_DIR(test_quotas_are_replaced_and_go_with_their_workspace),
 		TEST_IN_DATA_DIR(test_check_writes_and_says_when_it_cannot),
 	};
 
