@@ -45,9 +45,7 @@
 #define EXIT_INTERRUPTED 130 /* 128 + SIGINT, as a shell would say */
 
 #define STOP_DEADLINE_MS 10000u /* for each of HTTP and NFS to finish what runs */
-#define HOUSEKEEPING_MS                                                                            \
-	1000u /* how long a hint may wait to be stored, a writing descriptor to be closed */
-#define WRITE_FD_IDLE_NS (1 * NSEC_PER_SEC)
+#define HOUSEKEEPING_MS 1000u /* how long a hint may wait to be stored */
 
 /* Of the descriptors that the process may open.  The rest is for calls that are
  * running: those must find some whatever clients do, or a change would be half done. */
@@ -435,7 +433,6 @@ static void housekeeping_run(uv_work_t *w)
 	struct err err = {0};
 	bool failed;
 
-	inode_cache_sweep(d->inodes, WRITE_FD_IDLE_NS);
 	if (d->hints == NULL)
 		return;
 	failed = inode_hints_flush(d->hints, &err) < 0;
