@@ -56,7 +56,8 @@ def ask(d, method, path, body=None, **headers):
 
 def code_of(d, *args, **kw):
     status, _, value = ask(d, *args, **kw)
-    assert set(value) == {"code", "message"} and isinstance(value["message"], str), value
+    assert set(value) - {"details"} == {"code", "message"}, value
+    assert all(isinstance(value[k], str) for k in value if k != "code"), value
     return status, value["code"]
 
 
@@ -245,6 +246,9 @@ def test_other_local_users_see_health_and_ready_and_no_more(d):
             assert code_of(d, method, API + path) == (401, 1005)
         assert code_of(d, "GET", "/metrics") == (401, 1005)
         assert code_of(d, "GET", API + "/workspaces", Authorization="Bearer guess") == (401, 1005)
+        why = f"uid {STRANGER} is not let in (WORKSPACE_LOCAL_UIDS)"
+        assert ask(d, "GET", API + "/workspaces")[2]["details"] == why
+    assert why in d.log_text()
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="needs root to become another user")
