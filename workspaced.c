@@ -50,9 +50,10 @@
 	1000u /* how long a hint may wait to be stored, a writing descriptor to be closed */
 #define WRITE_FD_IDLE_NS (1 * NSEC_PER_SEC)
 
-/* Of the descriptors that the process may open.  The rest is for workspaces and for calls that are
+/* Of the descriptors that the process may open.  The rest is for calls that are
  * running: those must find some whatever clients do, or a change would be half done. */
 #define FDS_OF_PARTS           96u /* the database, loops and pools; at most half of all */
+#define WORKSPACE_FD_SHARE_PERCENT 10
 #define CACHE_FD_SHARE_PERCENT 60
 #define CACHE_FDS_MAX          400000u
 #define NFS_FD_SHARE_PERCENT   20
@@ -321,6 +322,7 @@ static int open_registry(struct daemon *d, struct err *err)
 {
 	struct ws_registry_options o = {
 		.data_dir = d->caps.data_path,
+		.max_workspaces = fd_share(WORKSPACE_FD_SHARE_PERCENT, UINT_MAX),
 		.on_open = on_workspace_open,
 		.open_adopted = on_workspace_adopt,
 		.on_gone = on_workspace_gone,

@@ -53,6 +53,11 @@ struct fop {
 	void (*on_interrupt)(struct fop *op); /* NULL: answer EINTR */
 	void (*on_free)(struct fop *op);      /* NULL: nothing besides */
 
+	/* A change under way: who is changed by the call (references), by which procedure. */
+	struct finode *changing[2];
+	uint64_t token[2];
+	uint32_t change_proc;
+
 	/* What an operation needs between its calls. */
 	struct finode *ino, *ino2; /* references */
 	char *name, *name2;        /* owned */
@@ -61,7 +66,7 @@ struct fop {
 	bool wants_plus;
 	int to_set;
 	sattr3 attrs;
-	uint64_t off;
+	uint64_t off, age_ns; /* age: of attributes that were kept */
 	size_t size, n_done;
 	unsigned n_parts;
 	uint8_t *buf; /* owned */
@@ -82,6 +87,11 @@ bool fop_name(struct fop *op, char **slot, const char *name);
 
 /* fop_send() - the next call of the operation; the last thing that is done with @op */
 void fop_send(struct fop *op, uint32_t proc, const void *args, fop_next next);
+
+/* fop_change() - the same for a call that changes @a, whose attributes the result has, and @b, of
+ * which it may say nothing; @b may be NULL */
+void fop_change(struct fop *op, uint32_t proc, const void *args, fop_next next, struct finode *a,
+		struct finode *b);
 
 /* Each ends the operation and frees it.  If it was interrupted, nobody is told. */
 void fop_err(struct fop *op, int err); /* 0 or -errno */

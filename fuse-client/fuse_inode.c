@@ -15,7 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/list.h"
+#include "fuse-client/nfs_client.h"
 #include "fuse-client/wback.h"
 
 static void destroy(struct finode *f)
@@ -101,10 +103,59 @@ struct finode *finode_of(struct finode_table *t, uint64_t id)
 	return id == FUSE_ROOT_ID ? t->root : (struct finode *)(uintptr_t)id;
 }
 
-int finode_table_init(struct finode_table *t, const nfs_fh3 *root)
+/* ---- attributes --------------------------------------------------------- */
+
+static void keep(struct finode *f, const fattr3 *a, uint64_t seq)
+{
+	f->attr = *a;
+	f->attr_seq = seq;
+	f->attr_ns = clock_mono_ns();
+}
+
+uint64_t finode_change_begin(struct finode *f)
+{
+	f->attr_ns = 0;
+	f->n_changing++;
+	f->change_seq = nfs_client_next_seq(f->table->nfs);
+	return f->change_seq;
+}
+
+void finode_change_end(struct finode *f, uint64_t token, const fattr3 *after)
+{
+	bool was_alone = f->change_seq == token && f->n_changing == 1;
+
+	f->n_changing--;
+	f->change_seq = nfs_client_next_seq(f->table->nfs);
+	if (was_alone && after != NULL)
+		keep(f, after, token);
+}
+
+void finode_saw(struct finode *f, const fattr3 *a, uint64_t sent_seq)
+{
+	if (f->n_changing == 0 && sent_seq >= f->change_seq)
+		keep(f, a, sent_seq);
+}
+
+const fattr3 *finode_fresh(const struct finode *f, uint64_t max_ns, uint64_t *ret_ns)
+{
+	const struct finode_table *t = f->table;
+	uint64_t age_ns = clock_mono_ns() - f->attr_ns;
+
+	if (f->attr_ns == 0 || age_ns >= max_ns || f->attr_seq < t->renamed_seq)
+		return NULL;
+	if (f->attr.type != NF3DIR && f->attr_seq < t->removed_seq)
+		return NULL;
+	*ret_ns = age_ns;
+	return &f->attr;
+}
+
+/* ---- the table ---------------------------------------------------------- */
+
+int finode_table_init(struct finode_table *t, struct nfs_client *nfs, const nfs_fh3 *root)
 {
 	int rc = map_init(&t->map, 1024);
 
+	t->nfs = nfs;
 	if (rc < 0)
 		return rc;
 	t->root = finode_get(t, (const uint8_t *)root->data.data_val, root->data.data_len, NF3DIR);

@@ -27,6 +27,11 @@ struct finode {
 	struct wback *wb;            /* owned; NULL until something is written */
 	uint64_t written_seq;        /* attributes of calls sent before it may lack our writes */
 	uint64_t written_end;        /* bytes: how far those writes reach */
+	fattr3 attr;                 /* the server's last word, if nothing has changed since: */
+	uint64_t attr_ns;            /* CLOCK_MONOTONIC when it came; 0: there is none */
+	uint64_t attr_seq;           /* nfs_client_seq() when it was asked for */
+	uint64_t change_seq;         /* of the last begin or end of a change of ours */
+	unsigned n_changing;         /* changes of ours under way */
 	char *hidden; /* owned: its name in the root folder since it was unlinked while open */
 };
 
@@ -34,9 +39,13 @@ struct finode_table {
 	struct map map;
 	struct finode *root; /* one reference of its own */
 	uint64_t n_inodes;
+	struct nfs_client *nfs; /* for its sequence numbers */
+	/* When a name was last removed, which changes the link count of a file that we do not know,
+	 * and when one was last renamed, which may do anything. */
+	uint64_t removed_seq, renamed_seq;
 };
 
-int finode_table_init(struct finode_table *t, const nfs_fh3 *root);
+int finode_table_init(struct finode_table *t, struct nfs_client *nfs, const nfs_fh3 *root);
 void finode_table_fini(struct finode_table *t); /* frees every inode, whoever counts on it */
 
 /* finode_find() - the inode of a handle if it is known, without a reference */
@@ -51,6 +60,20 @@ void finode_forget(struct finode *f, uint64_t n_lookups); /* FORGET */
 /* The number that the kernel knows it by, and the way back. */
 uint64_t finode_id(const struct finode *f);
 struct finode *finode_of(struct finode_table *t, uint64_t id);
+
+/*
+ * Attributes that came with answers save asking for them again: nearly every change is followed by
+ * a GETATTR of the kernel's.  Calls run side by side and their answers come in any order, so an
+ * answer's attributes count only if no change of ours was under way at any time between the call
+ * and its answer, but for the one that brought them.
+ */
+uint64_t finode_change_begin(struct finode *f); /* before the call is sent; its token */
+/* The answer has come; @after is NULL when it had no attributes. */
+void finode_change_end(struct finode *f, uint64_t token, const fattr3 *after);
+void finode_saw(struct finode *f, const fattr3 *a,
+		uint64_t sent_seq); /* of a call without change */
+/* finode_fresh() - what was kept, if it is younger than @max_ns; its age goes to *@ret_ns */
+const fattr3 *finode_fresh(const struct finode *f, uint64_t max_ns, uint64_t *ret_ns);
 
 static inline nfs_fh3 finode_fh(struct finode *f)
 {

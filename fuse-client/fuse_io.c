@@ -64,6 +64,7 @@ static void on_open_getattr(struct fop *op, const struct nfs_result *r)
 		return;
 	}
 	a = &r->res->getattr.GETATTR3res_u.resok.obj_attributes;
+	finode_saw(op->ino, a, r->sent_seq);
 	is_same = fuse_version_is(&op->ino->version, a);
 	fuse_version_of(a, &op->ino->version);
 	reply_open(op, is_same);
@@ -89,7 +90,7 @@ static void open_written(void *arg, int err)
 	(void)err; /* kept for fsync and close */
 	if (op->fi.flags & O_TRUNC) {
 		s.new_attributes.size.set_it = TRUE;
-		fop_send(op, NFSPROC3_SETATTR, &s, on_open_truncated);
+		fop_change(op, NFSPROC3_SETATTR, &s, on_open_truncated, op->ino, NULL);
 	} else {
 		fop_send(op, NFSPROC3_GETATTR, &g, on_open_getattr);
 	}

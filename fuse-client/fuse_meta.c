@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+#include "base/clock.h"
 #include "fuse-client/fuse_fs.h"
 
 #define BLOCK_SIZE 4096u /* bytes: the unit of statfs */
@@ -45,7 +46,13 @@ static void on_getattr(struct fop *op, const struct nfs_result *r)
 static void getattr(struct fop *op)
 {
 	const GETATTR3args a = {.object = finode_fh(op->ino)};
+	const fattr3 *kept = finode_fresh(
+		op->ino, (uint64_t)(op->fs->opt->attr_timeout * NSEC_PER_SEC), &op->age_ns);
 
+	if (kept != NULL) {
+		fop_attr(op, op->ino, kept, nfs_client_seq(op->fs->nfs));
+		return;
+	}
 	fop_send(op, NFSPROC3_GETATTR, &a, on_getattr);
 }
 
@@ -82,7 +89,7 @@ static void on_setattr(struct fop *op, const struct nfs_result *r)
 	if (op->to_set & FUSE_SET_ATTR_SIZE)
 		wback_truncated(op->ino, op->attrs.size.set_size3_u.size);
 	if (after != NULL)
-		fop_attr(op, op->ino, after, nfs_client_seq(op->fs->nfs));
+		fop_attr(op, op->ino, after, r->sent_seq);
 	else
 		getattr(op);
 }
@@ -93,7 +100,7 @@ static void setattr(void *arg, int err)
 	SETATTR3args a = {.object = finode_fh(op->ino), .new_attributes = op->attrs};
 
 	(void)err; /* kept for fsync and close */
-	fop_send(op, NFSPROC3_SETATTR, &a, on_setattr);
+	fop_change(op, NFSPROC3_SETATTR, &a, on_setattr, op->ino, NULL);
 }
 
 /* chown to the owner that is shown: nothing to be done, but the answer wants attributes. */

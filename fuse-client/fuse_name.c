@@ -179,7 +179,7 @@ static void create(struct fop *op, createmode3 how, fop_next next)
 		if (op->fi.flags & O_TRUNC)
 			s->size.set_it = TRUE;
 	}
-	fop_send(op, NFSPROC3_CREATE, &a, next);
+	fop_change(op, NFSPROC3_CREATE, &a, next, op->ino, NULL);
 }
 
 void fuse_name_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
@@ -210,7 +210,7 @@ void fuse_name_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 		return;
 	a.where = fop_where(op->ino, name);
 	fuse_attr_new(mode, &a.attributes);
-	fop_send(op, NFSPROC3_MKDIR, &a, on_made);
+	fop_change(op, NFSPROC3_MKDIR, &a, on_made, op->ino, NULL);
 }
 
 static void make_node(struct fop *op, mode_t mode, dev_t rdev)
@@ -231,7 +231,7 @@ static void make_node(struct fop *op, mode_t mode, dev_t rdev)
 	fuse_attr_new(mode, &dev->dev_attributes);
 	if (a.what.type == NF3BLK || a.what.type == NF3CHR)
 		dev->spec = (specdata3){.specdata1 = major(rdev), .specdata2 = minor(rdev)};
-	fop_send(op, NFSPROC3_MKNOD, &a, on_made);
+	fop_change(op, NFSPROC3_MKNOD, &a, on_made, op->ino, NULL);
 }
 
 void fuse_name_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
@@ -257,7 +257,7 @@ void fuse_name_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, co
 	a.where = fop_where(op->ino, name);
 	a.symlink.symlink_data.nfspath3_len = (u_int)strlen(target);
 	a.symlink.symlink_data.nfspath3_val = (char *)(uintptr_t)target;
-	fop_send(op, NFSPROC3_SYMLINK, &a, on_made);
+	fop_change(op, NFSPROC3_SYMLINK, &a, on_made, op->ino, NULL);
 }
 
 static void on_link_attrs(struct fop *op, const struct nfs_result *r)
@@ -297,5 +297,5 @@ void fuse_name_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const cha
 		return;
 	a.file = finode_fh(op->ino);
 	a.link = fop_where(fop_inode(req, parent), name);
-	fop_send(op, NFSPROC3_LINK, &a, on_link);
+	fop_change(op, NFSPROC3_LINK, &a, on_link, op->ino, fop_inode(req, parent));
 }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "fuse-client/fuse_fs.h"
@@ -133,10 +134,57 @@ void fop_err(struct fop *op, int err)
 	fop_free(op);
 }
 
+/* The attributes of what was changed first, as they were after it. */
+static const fattr3 *after_change(uint32_t proc, const struct nfs_result *r)
+{
+	if (r->err < 0)
+		return NULL;
+	switch (proc) {
+	case NFSPROC3_SETATTR:
+		return fop_post(&r->res->setattr.SETATTR3res_u.resok.obj_wcc.after);
+	case NFSPROC3_CREATE:
+	case NFSPROC3_MKDIR:
+	case NFSPROC3_SYMLINK:
+	case NFSPROC3_MKNOD:
+		return fop_post(&r->res->create.CREATE3res_u.resok.dir_wcc.after);
+	case NFSPROC3_REMOVE:
+	case NFSPROC3_RMDIR:
+		return fop_post(&r->res->remove.REMOVE3res_u.resok.dir_wcc.after);
+	case NFSPROC3_LINK:
+		return fop_post(&r->res->link.LINK3res_u.resok.file_attributes);
+	default:
+		return NULL;
+	}
+}
+
+static void note_names(struct fuse_fs *fs, uint32_t proc)
+{
+	if (proc == NFSPROC3_REMOVE)
+		fs->inodes.removed_seq = nfs_client_next_seq(fs->nfs);
+	else if (proc == NFSPROC3_RENAME)
+		fs->inodes.renamed_seq = nfs_client_next_seq(fs->nfs);
+}
+
+static void end_change(struct fop *op, const struct nfs_result *r)
+{
+	for (size_t i = 0; i < 2; i++) {
+		struct finode *f = take_ptr(op->changing[i]);
+
+		if (f == NULL)
+			continue;
+		finode_change_end(f, op->token[i],
+				  i == 0 ? after_change(op->change_proc, r) : NULL);
+		finode_unref(f);
+	}
+	note_names(op->fs, op->change_proc);
+}
+
 static void on_result(void *arg, const struct nfs_result *r)
 {
 	struct fop *op = arg;
 
+	if (op->changing[0] != NULL)
+		end_change(op, r);
 	op->next(op, r);
 }
 
@@ -144,6 +192,22 @@ void fop_send(struct fop *op, uint32_t proc, const void *args, fop_next next)
 {
 	op->next = next;
 	nfs_send(op->fs->nfs, proc, args, on_result, op);
+}
+
+void fop_change(struct fop *op, uint32_t proc, const void *args, fop_next next, struct finode *a,
+		struct finode *b)
+{
+	struct finode *who[2] = {a, b == a ? NULL : b};
+
+	note_names(op->fs, proc);
+	for (size_t i = 0; i < 2; i++) {
+		if (who[i] == NULL)
+			continue;
+		op->changing[i] = finode_ref(who[i]);
+		op->token[i] = finode_change_begin(who[i]);
+	}
+	op->change_proc = proc;
+	fop_send(op, proc, args, next);
 }
 
 /* ---- answers with attributes -------------------------------------------- */
@@ -161,12 +225,14 @@ static void to_stat(struct fuse_fs *fs, const struct finode *ino, const fattr3 *
 
 void fop_attr(struct fop *op, struct finode *ino, const fattr3 *a, uint64_t sent_seq)
 {
+	double timeout = op->fs->opt->attr_timeout - (double)op->age_ns / NSEC_PER_SEC;
 	struct stat st;
 
+	if (op->age_ns == 0)
+		finode_saw(ino, a, sent_seq);
 	to_stat(op->fs, ino, a, sent_seq, &st);
 	if (op->req != NULL)
-		(void)fuse_reply_attr(op->req, &st,
-				      wback_is_pending(ino) ? 0 : op->fs->opt->attr_timeout);
+		(void)fuse_reply_attr(op->req, &st, wback_is_pending(ino) ? 0 : MAX(timeout, 0.0));
 	fop_free(op);
 }
 
@@ -178,6 +244,7 @@ struct finode *fop_param(struct fuse_fs *fs, const nfs_fh3 *fh, const fattr3 *a,
 
 	if (ino == NULL)
 		return NULL;
+	finode_saw(ino, a, sent_seq);
 	/* No page of it can be cached while the kernel does not know it. */
 	if (ino->n_lookups == 0)
 		fuse_version_of(a, &ino->version);

@@ -40,10 +40,25 @@ static char *new_hidden_name(struct fuse_fs *fs)
 	return strdup(name);
 }
 
+/* A call outside of fop_change(): what is kept of any attributes may be wrong now. */
+static void forget_attributes(struct fuse_fs *fs)
+{
+	fs->inodes.renamed_seq = nfs_client_next_seq(fs->nfs);
+}
+
+struct hidden {
+	struct fuse_fs *fs;
+	struct finode *ino; /* a reference */
+};
+
 static void on_hidden_removed(void *arg, const struct nfs_result *r)
 {
+	struct hidden *h = arg;
+
 	(void)r; /* nothing can be done about it; the name is left for `ls -a` elsewhere */
-	finode_unref(arg);
+	forget_attributes(h->fs);
+	finode_unref(h->ino);
+	free(h);
 }
 
 void fuse_remove_hidden(struct fuse_fs *fs, struct finode *ino)
@@ -51,7 +66,13 @@ void fuse_remove_hidden(struct fuse_fs *fs, struct finode *ino)
 	auto_free char *name = take_ptr(ino->hidden);
 	const REMOVE3args a = {.object = fop_where(fs->inodes.root, name)};
 
-	nfs_send(fs->nfs, NFSPROC3_REMOVE, &a, on_hidden_removed, finode_ref(ino));
+	struct hidden *h = malloc(sizeof(*h));
+
+	if (h == NULL)
+		return; /* the name is left */
+	*h = (struct hidden){.fs = fs, .ino = finode_ref(ino)};
+	forget_attributes(fs);
+	nfs_send(fs->nfs, NFSPROC3_REMOVE, &a, on_hidden_removed, h);
 }
 
 /* The open file behind a LOOKUP's result that has no other name to live by; NULL otherwise. */
@@ -83,7 +104,7 @@ static void remove_name(struct fop *op)
 {
 	const REMOVE3args a = {.object = fop_where(op->ino, op->name)};
 
-	fop_send(op, NFSPROC3_REMOVE, &a, on_done);
+	fop_change(op, NFSPROC3_REMOVE, &a, on_done, op->ino, NULL);
 }
 
 static void on_hidden(struct fop *op, const struct nfs_result *r)
@@ -119,7 +140,7 @@ static void on_unlink_lookup(struct fop *op, const struct nfs_result *r)
 	}
 	a.from = fop_where(op->ino, op->name);
 	a.to = fop_where(op->fs->inodes.root, op->name2);
-	fop_send(op, NFSPROC3_RENAME, &a, on_hidden);
+	fop_change(op, NFSPROC3_RENAME, &a, on_hidden, op->ino, op->fs->inodes.root);
 }
 
 void fuse_remove_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -145,7 +166,7 @@ void fuse_remove_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (op == NULL)
 		return;
 	a.object = fop_where(op->ino, name);
-	fop_send(op, NFSPROC3_RMDIR, &a, on_done);
+	fop_change(op, NFSPROC3_RMDIR, &a, on_done, op->ino, NULL);
 }
 
 /* ---- rename ------------------------------------------------------------- */
@@ -155,7 +176,7 @@ static void rename_name(struct fop *op)
 	const RENAME3args a = {.from = fop_where(op->ino, op->name),
 			       .to = fop_where(op->ino2, op->name2)};
 
-	fop_send(op, NFSPROC3_RENAME, &a, on_done);
+	fop_change(op, NFSPROC3_RENAME, &a, on_done, op->ino, op->ino2);
 }
 
 /* What a rename over an open file needs besides: the file, and its hidden name. */
@@ -169,6 +190,7 @@ static void on_hide_linked(void *arg, const struct nfs_result *r)
 {
 	struct hide *h = arg;
 
+	forget_attributes(h->op->fs);
 	/* A server without LINK: then the open file is lost, as it is on any NFS client's side. */
 	if (r->err == 0 && h->victim->hidden == NULL) {
 		h->victim->hidden = h->name;
@@ -195,6 +217,7 @@ static void hide_then_rename(struct fop *op, struct finode *victim)
 	h->op = op;
 	h->victim = finode_ref(victim);
 	a.link = fop_where(op->fs->inodes.root, h->name);
+	forget_attributes(op->fs);
 	nfs_send(op->fs->nfs, NFSPROC3_LINK, &a, on_hide_linked, h);
 }
 
@@ -215,7 +238,7 @@ static void on_noreplace_link(struct fop *op, const struct nfs_result *r)
 	if (r->err < 0)
 		fop_err(op, r->err);
 	else
-		remove_name(op);
+		remove_name(op); /* which also says that the file's link count is not what it was */
 }
 
 /*
@@ -241,7 +264,7 @@ static void on_noreplace_lookup(struct fop *op, const struct nfs_result *r)
 	}
 	l.file = ok->object;
 	l.link = fop_where(op->ino2, op->name2);
-	fop_send(op, NFSPROC3_LINK, &l, on_noreplace_link);
+	fop_change(op, NFSPROC3_LINK, &l, on_noreplace_link, op->ino2, NULL);
 }
 
 void fuse_remove_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t parent2,

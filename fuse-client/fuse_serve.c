@@ -14,6 +14,7 @@
 #include "fuse-client/fuse_serve.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,7 @@
 
 #define REQUESTS_A_TURN 64 /* of the kernel's, before replies from the server have their turn */
 #define TICK_MS         250
+#define TRIM_MIN        (1u << 20) /* bytes of writes that are worth a malloc_trim(3) */
 #define DRAIN_NS        (10 * NSEC_PER_SEC)
 
 struct server {
@@ -40,6 +42,7 @@ struct server {
 	uv_signal_t signals[3];
 	struct fuse_status *status; /* owned; NULL when there is nowhere to put it */
 	bool is_ending, must_end;
+	bool wants_trim;
 	uint64_t end_by_ns;
 };
 
@@ -78,11 +81,23 @@ static void on_request(uv_poll_t *h, int status, int events)
 		begin_end(s);
 }
 
+/* What much writing has left in the allocator's hands; once, when it is over. */
+static void give_memory_back(struct server *s)
+{
+	if (s->fs.wb.n_bytes > TRIM_MIN) {
+		s->wants_trim = true;
+	} else if (s->wants_trim && s->fs.wb.n_bytes == 0) {
+		s->wants_trim = false;
+		(void)malloc_trim(0);
+	}
+}
+
 static void on_tick(uv_timer_t *t)
 {
 	struct server *s = t->data;
 
 	fop_cancel_interrupted(&s->fs);
+	give_memory_back(s);
 	if (s->is_ending && clock_mono_ns() > s->end_by_ns)
 		s->must_end = true;
 }
@@ -230,7 +245,7 @@ static int serve(struct server *s, const struct fuse_options *o, struct err *err
 	fs_init(s, o, &m);
 	root.data.data_len = m.fh_len;
 	root.data.data_val = (char *)m.fh;
-	rc = finode_table_init(&s->fs.inodes, &root);
+	rc = finode_table_init(&s->fs.inodes, m.nfs, &root);
 	if (rc < 0) {
 		give_up(s);
 		return err_set(err, rc, "no memory");

@@ -559,34 +559,38 @@ static int socket_open(struct rpc_conn *cn, const struct addrinfo *ai)
 	return 0;
 }
 
+/* The address that is this attempt's turn; a list that is empty has none. */
+static const struct addrinfo *pick_address(struct rpc_conn *cn, const struct addrinfo *list)
+{
+	unsigned pick;
+
+	cn->n_addrs = 0;
+	for (const struct addrinfo *ai = list; ai != NULL; ai = ai->ai_next)
+		cn->n_addrs++;
+	pick = cn->n_failures % MAX(cn->n_addrs, 1u);
+	while (pick-- > 0)
+		list = list->ai_next;
+	return list;
+}
+
 static void on_resolved(uv_getaddrinfo_t *rq, int status, struct addrinfo *res)
 {
 	struct rpc_conn *cn = container_of(rq, struct rpc_conn, resolve);
-	const struct addrinfo *ai = res;
-	unsigned pick;
+	struct rpc_client *c = cn->client;
+	const struct addrinfo *ai;
 	int rc;
 
-	if (cn->client->is_closing) {
+	if (c->is_closing) {
 		uv_freeaddrinfo(res);
-		handle_closed(cn->client);
+		handle_closed(c);
 		return;
 	}
-	handle_closed(cn->client);
-	if (status < 0) {
-		cn->n_addrs = 1;
-		conn_break(cn, -EHOSTUNREACH, "resolve");
-		return;
-	}
-	cn->n_addrs = 0;
-	for (ai = res; ai != NULL; ai = ai->ai_next)
-		cn->n_addrs++;
-	pick = cn->n_failures % cn->n_addrs;
-	for (ai = res; pick > 0; pick--)
-		ai = ai->ai_next;
-	rc = socket_open(cn, ai);
+	handle_closed(c);
+	ai = pick_address(cn, status < 0 ? NULL : res);
+	rc = ai != NULL ? socket_open(cn, ai) : -EHOSTUNREACH;
 	uv_freeaddrinfo(res);
 	if (rc < 0)
-		conn_break(cn, rc, "connect");
+		conn_break(cn, rc, ai != NULL ? "connect" : "resolve");
 }
 
 static void conn_begin(struct rpc_conn *cn)

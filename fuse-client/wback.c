@@ -35,8 +35,10 @@
 #include "fuse-client/fuse_inode.h"
 
 #define GATHER_MS    10
-#define FLYING_MAX   8    /* WRITEs of one file that are under way: enough to fill a gigabit path */
-#define EXTENT_FIRST 4096 /* bytes: what a new extent has room for; doubled as it grows */
+#define FLYING_MAX   8 /* WRITEs of one file that are under way: enough to fill a gigabit path */
+#define NEW_FILE_MAX (256u << 10) /* bytes that may be sent FILE_SYNC before anybody asks for it   \
+				   */
+#define EXTENT_FIRST 4096         /* bytes: what a new extent has room for; doubled as it grows */
 
 struct extent {
 	struct list link;
@@ -50,6 +52,7 @@ struct extent {
 	bool is_covered;   /* by the COMMIT under way */
 	bool is_overtaken; /* flying, and something older must be written again before it counts */
 	bool is_sync;      /* sent FILE_SYNC */
+	uint64_t token;    /* of finode_change_begin(), while flying */
 	writeverf3 verf;
 };
 
@@ -297,6 +300,16 @@ static void written(struct extent *e, const WRITE3resok *ok, uint64_t end)
 	e->is_overtaken = false;
 }
 
+static const fattr3 *after_write(const struct nfs_result *r)
+{
+	const post_op_attr *a;
+
+	if (r->err < 0)
+		return NULL;
+	a = &r->res->write.WRITE3res_u.resok.file_wcc.after;
+	return a->attributes_follow ? &a->post_op_attr_u.attributes : NULL;
+}
+
 static void on_written(void *arg, const struct nfs_result *r)
 {
 	struct extent *e = arg;
@@ -305,6 +318,7 @@ static void on_written(void *arg, const struct nfs_result *r)
 
 	list_del(&e->link);
 	wb->n_flying--;
+	finode_change_end(wb->f, e->token, after_write(r));
 	if (err == 0) {
 		const WRITE3resok *ok = &r->res->write.WRITE3res_u.resok;
 
@@ -323,6 +337,14 @@ static void on_written(void *arg, const struct nfs_result *r)
 	step(wb);
 }
 
+/* Written, then given its times or mode, then closed: what tar, git and editors do.  The second of
+ * these makes the bytes leave, and the third would want a COMMIT. */
+static bool is_all_of_a_new_file(const struct wback *wb, const struct extent *e)
+{
+	return e->number == 0 && e->off == 0 && e->len < NEW_FILE_MAX &&
+	       !list_is_empty(&wb->waiters);
+}
+
 static void send_extent(struct wback *wb, struct extent *e)
 {
 	struct nfs3_write_args a = {
@@ -337,10 +359,12 @@ static void send_extent(struct wback *wb, struct extent *e)
 	list_del(&e->link);
 	e->is_sealed = true;
 	e->is_sync = wb->n_flying == 0 && list_is_empty(&wb->dirty) &&
-		     list_is_empty(&wb->unstable) && waits_for_commit(wb);
+		     list_is_empty(&wb->unstable) &&
+		     (waits_for_commit(wb) || is_all_of_a_new_file(wb, e));
 	a.stable = e->is_sync ? FILE_SYNC : UNSTABLE;
 	list_add_tail(&wb->flying, &e->link);
 	wb->n_flying++;
+	e->token = finode_change_begin(wb->f);
 	nfs_send_write(wb->pool->nfs, &a, on_written, e);
 }
 

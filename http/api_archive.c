@@ -113,6 +113,8 @@ static int on_body(struct http_request *req, const char *p, size_t n)
 {
 	struct receiving *r = req->user;
 
+	if (__atomic_load_n(&r->ws->is_gone, __ATOMIC_ACQUIRE))
+		return -ESTALE; /* deleted meanwhile: the connection ends, and the worker */
 	return archive_job_write(r->job, p, n);
 }
 

@@ -85,7 +85,7 @@ static int names_add(struct names *v, const char *name)
 
 struct lister {
 	struct workspace *ws;
-	struct json_out *o;
+	struct json_out o;
 	struct buf shown;  /* owned: path of the present entry as the client sees it */
 	struct buf full;   /* owned: the same from the root of the workspace */
 	size_t skip;       /* bytes of @full before what is below the listed directory */
@@ -149,7 +149,7 @@ static int put_entry(struct lister *l, int dirfd, const char *name, const struct
 
 	if (l->glob != NULL && !glob_match(l->glob, rel_of(l), len))
 		return 0;
-	if (l->n == l->limit || l->o->buf->len > PAGE_BYTES) {
+	if (l->n == l->limit || l->o.buf->len > PAGE_BYTES) {
 		l->is_full = true;
 		return 0;
 	}
@@ -157,8 +157,8 @@ static int put_entry(struct lister *l, int dirfd, const char *name, const struct
 		return 0;
 	l->n++;
 	memcpy(l->last, rel_of(l), len + 1);
-	api_files_put_info(l->o, &i);
-	return l->o->rc;
+	api_files_put_info(&l->o, &i);
+	return l->o.rc;
 }
 
 static int list_dir(struct lister *l, int fd, unsigned depth, const char *after);
@@ -315,14 +315,14 @@ static void put_cursor(struct lister *l)
 		return;
 	(void)sodium_bin2base64(text, sizeof(text), (const unsigned char *)l->last, strlen(l->last),
 				sodium_base64_VARIANT_URLSAFE_NO_PADDING);
-	json_out_key_str(l->o, "next_cursor", text);
+	json_out_key_str(&l->o, "next_cursor", text);
 }
 
 static void run_list(struct http_request *req, struct lister *l, const struct api_file *f)
 {
 	size_t shown = strlen(f->path.text);
 	auto_close int fd = files_open_dir(f->ws, f->path.rel);
-	struct json_out o;
+	struct json_out *o = &l->o;
 	int rc = fd < 0 ? fd : 0;
 
 	while (shown > 0 && f->path.text[shown - 1] == '/')
@@ -333,20 +333,19 @@ static void run_list(struct http_request *req, struct lister *l, const struct ap
 		rc = buf_puts(&l->full, f->path.rel);
 	l->skip = l->full.len + (l->full.len > 0);
 	req->res.body.max = 2 * PAGE_BYTES;
-	o = http_response_json(req);
-	l->o = &o;
-	json_out_open(&o, '{');
-	json_out_key(&o, "files");
-	json_out_open(&o, '[');
+	*o = http_response_json(req);
+	json_out_open(o, '{');
+	json_out_key(o, "files");
+	json_out_open(o, '[');
 	if (rc == 0)
 		rc = list_dir(l, fd, 1, l->after);
-	json_out_close(&o, ']');
+	json_out_close(o, ']');
 	put_cursor(l);
-	json_out_close(&o, '}');
+	json_out_close(o, '}');
 	if (rc < 0)
 		http_response_path_errno(req, rc, f->path.text);
 	else
-		http_response_json_end(req, 200, &o);
+		http_response_json_end(req, 200, o);
 }
 
 void api_files_list(struct http_request *req)

@@ -21,7 +21,8 @@
 #include "http/http_core.h"
 #include "http/http_range.h"
 
-#define OCTETS "application/octet-stream"
+#define OCTETS  "application/octet-stream"
+#define TRY_MAX (16u << 10) /* bytes: read and hashed in some 20 us, on the loop */
 #define SMALL_MAX                                                                                  \
 	(64u << 10) /* bytes: up to it, one copy is cheaper than a second turn in the pool */
 
@@ -134,31 +135,20 @@ static void put_raw_headers(struct http_request *req, const char *etag, uint64_t
 	http_response_header(req, "Content-Range", value);
 }
 
-/* send_small() - read, tag and answer in one; the bytes are those of the tag */
-static void send_small(struct http_request *req, int fd, const struct api_file *f,
-		       const struct files_condition *c)
+/* answer_bytes() - with the @n bytes in the body's buffer, which are the whole file */
+static void answer_bytes(struct http_request *req, size_t n, const struct api_file *f,
+			 const struct files_condition *c)
 {
 	struct buf *body = &req->res.body;
 	char etag[FILES_ETAG_LEN];
-	uint64_t off, len, size;
-	ssize_t n;
+	uint64_t off, len;
 
-	if (buf_reserve(body, SMALL_MAX) < 0) {
-		http_response_path_errno(req, -ENOMEM, f->path.text);
-		return;
-	}
-	n = io_pread_full(fd, body->data, SMALL_MAX, 0);
-	if (n < 0) {
-		http_response_path_errno(req, (int)n, f->path.text);
-		return;
-	}
-	size = (uint64_t)n;
-	(void)files_etag_of_content(etag, body->data, (size_t)n);
+	(void)files_etag_of_content(etag, body->data, n);
 	if (!passes(req, c, etag, f->path.text))
 		return;
-	switch (range_of(req, etag, size, &off, &len)) {
+	switch (range_of(req, etag, n, &off, &len)) {
 	case HTTP_RANGE_NONE:
-		refuse_range(req, size, f->path.text);
+		refuse_range(req, n, f->path.text);
 		return;
 	case HTTP_RANGE_PART:
 		memmove(body->data, body->data + off, (size_t)len);
@@ -169,7 +159,40 @@ static void send_small(struct http_request *req, int fd, const struct api_file *
 	}
 	body->len = (size_t)len;
 	req->res.type = OCTETS;
-	put_raw_headers(req, etag, off, len, size);
+	put_raw_headers(req, etag, off, len, n);
+}
+
+/* send_small() - read, tag and answer in one; the bytes are those of the tag */
+static void send_small(struct http_request *req, int fd, const struct api_file *f,
+		       const struct files_condition *c)
+{
+	struct buf *body = &req->res.body;
+	ssize_t n = -ENOMEM;
+
+	if (buf_reserve(body, SMALL_MAX) == 0)
+		n = io_pread_full(fd, body->data, SMALL_MAX, 0);
+	if (n < 0)
+		http_response_path_errno(req, (int)n, f->path.text);
+	else
+		answer_bytes(req, (size_t)n, f, c);
+}
+
+/* try_raw() - on the loop: what is small and in memory */
+static void try_raw(struct http_request *req, const struct api_file *f,
+		    const struct files_condition *c)
+{
+	struct buf *body = &req->res.body;
+	size_t n = 0;
+	int rc = buf_reserve(body, TRY_MAX);
+
+	if (rc == 0)
+		rc = files_read_cached(f->ws, f->path.rel, body->data, TRY_MAX, &n);
+	if (rc == -EAGAIN)
+		req->wants_pool = true;
+	else if (rc < 0)
+		http_response_path_errno(req, rc, f->path.text);
+	else
+		answer_bytes(req, n, f, c);
 }
 
 static void send_large(struct http_request *req, int *fd, const struct files_info *info,
@@ -223,6 +246,10 @@ void api_files_get(struct http_request *req)
 		return;
 	if (f.path.text[0] == '\0')
 		http_response_path_errno(req, -EINVAL, "");
+	else if (req->is_trial && !is_raw)
+		req->wants_pool = true;
+	else if (req->is_trial)
+		try_raw(req, &f, &c);
 	else if (is_raw)
 		get_raw(req, &f, &c);
 	else

@@ -158,7 +158,13 @@ static bool on_data(void *arg, const char *p, size_t n)
 {
 	struct sending *s = arg;
 	struct http_request *req = s->req;
-	int rc = s->has_begun ? 0 : begin_answer(s);
+	int rc;
+
+	if (__atomic_load_n(&s->ws->is_gone, __ATOMIC_ACQUIRE)) {
+		http_conn_abort(req->conn); /* deleted meanwhile */
+		return false;
+	}
+	rc = s->has_begun ? 0 : begin_answer(s);
 
 	if (req->method == HTTP_M_HEAD) { /* that it can be packed is all that was asked */
 		sending_free(s);

@@ -299,11 +299,27 @@ static void refuse(struct http_conn *c, int status, const char *why)
 
 /* ---- requests ------------------------------------------------------------ */
 
+/* try_inline() - what needs not wait saves two turns of threads; false: it is for the pool */
+static bool try_inline(struct http_request *req)
+{
+	req->is_trial = true;
+	router_run(req);
+	req->is_trial = false;
+	if (!req->wants_pool)
+		return true;
+	req->wants_pool = false;
+	return false;
+}
+
 static void run_handler(struct http_conn *c)
 {
 	struct http_request *req = c->req;
 
 	c->state = CONN_BUSY;
+	if (req->route->flags & R_TRY && try_inline(req)) {
+		answer(c);
+		return;
+	}
 	if (req->route->flags & R_POOL && c->core->run_in_pool != NULL) {
 		req->step_run = NULL;
 		if (give_to_pool(c->core, req))

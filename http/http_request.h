@@ -105,6 +105,8 @@ struct http_request {
 	void (*step_done)(struct http_request *req);
 	int file_sock;       /* while the pool sends the answer's file: to where, doubled */
 	ssize_t file_result; /* what came of it: as http_conn_file_sent() takes it */
+	bool is_trial;       /* the handler runs on the loop and must not wait */
+	bool wants_pool;     /* set by it then: it would have to, and has made no answer */
 	bool in_pool;
 	bool is_gone; /* atomic: the client left while the pool works on it */
 	bool is_slow; /* counts among the few that may take long */

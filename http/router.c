@@ -288,6 +288,6 @@ void router_run(struct http_request *req)
 		return;
 	}
 	req->route->run(req);
-	if (req->res.status == 0)
+	if (req->res.status == 0 && !req->wants_pool)
 		http_response_error(req, HTTP_CODE_INTERNAL, "%s", "no answer was made");
 }

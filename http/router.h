@@ -20,6 +20,7 @@ enum http_route_flags {
 	R_SLOW =
 		1u << 3, /* ... for long: few of them at a time, so that the others find a thread */
 	R_SLOW_IF_DEEP = 1u << 5, /* the same when the query has recursive=true or a depth over 1 */
+	R_TRY = 1u << 6, /* with R_POOL: tried on the loop first, see is_trial in http_request.h */
 	R_STREAM =
 		1u
 		<< 4, /* the handler is called at the end of the head and drives the rest itself */

@@ -41,7 +41,7 @@ static const struct http_route rows[] = {
 	{ HTTP_M_DELETE, API "/workspaces/{id}/quota",	   api_quota_delete,		 R_CHANGES | R_POOL | R_SLOW },
 	{ HTTP_M_GET,	 API "/workspaces/{id}/events",	   api_events,			 R_STREAM },
 
-	FILES(HTTP_M_GET,    "",       api_files_get,	    R_POOL),
+	FILES(HTTP_M_GET,    "",       api_files_get,	    R_POOL | R_TRY),
 	FILES(HTTP_M_PUT,    "",       api_files_put,	    R_CHANGES | R_STREAM),
 	FILES(HTTP_M_DELETE, "",       api_files_delete,    R_CHANGES | R_POOL | R_SLOW_IF_DEEP),
 	FILES(HTTP_M_GET,    "/list",  api_files_list,	    R_POOL | R_SLOW_IF_DEEP),

@@ -129,6 +129,16 @@ int files_condition_check(const struct files_condition *c, const char *etag, boo
 int files_read_whole(struct workspace *ws, const char *rel, size_t max, struct buf *ret, char *etag,
 		     struct files_info *ret_info);
 
+/**
+ * files_read_cached() - a small regular file whole, if nothing has to be waited for
+ * @dst:	@max bytes; *@ret_n are filled in
+ *
+ * The one function here that a loop may call.  Return: 0; -EAGAIN: files_open_read() is to tell,
+ * which may wait (also for files over @max and for what is no regular file); -ENOENT, -EXDEV,
+ * -errno.
+ */
+int files_read_cached(struct workspace *ws, const char *rel, void *dst, size_t max, size_t *ret_n);
+
 /* ---- new content ---------------------------------------------------------- */
 
 struct files_staged; /* new content on its way; nothing is seen of it before files_replace() */

@@ -23,6 +23,8 @@
 #include "workspace/inode_priv.h"
 #include "workspace/path.h"
 
+#define BIRTH_KEY_LEN 24 /* bytes: number, birth, generation */
+
 /* Looked through by each sweep: at two sweeps a second all of them within eight seconds. */
 #define SWEEP_SHARDS 4
 
@@ -112,15 +114,36 @@ static uint64_t birth_ns(const struct statx *stx)
 	return (uint64_t)stx->stx_btime.tv_sec * NSEC_PER_SEC + stx->stx_btime.tv_nsec;
 }
 
-static void birth_key(struct workspace *ws, const struct statx *stx, struct inode_key *ret)
+/*
+ * Number and birth are not enough: birth times come from a clock that ticks every few milliseconds, and a number
+ * can be given out again within one tick.  The kernel's own handle tells the two apart by its generation, and
+ * may be asked for without any privilege; only opening it needs one.
+ */
+static uint64_t generation_of(struct workspace *ws, int dirfd, const char *name, int flags)
+{
+	struct inode_key kernel;
+	uint64_t words[INODE_HANDLE_MAX / 8];
+	uint64_t h = 0;
+
+	if (kernel_key(ws, dirfd, name, flags, &kernel) < 0)
+		return 0;
+	memcpy(words, kernel.bytes, sizeof(words));
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
+		h = map_hash_u64(h ^ words[i]);
+	return h;
+}
+
+static void birth_key(struct workspace *ws, const struct statx *stx, uint64_t generation,
+		      struct inode_key *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	ret->ws = ws->key;
 	ret->kind = INODE_KEY_BIRTH;
-	ret->len = 16;
+	ret->len = BIRTH_KEY_LEN;
 	ret->fs = fs_id(ws);
 	put_u64(ret->bytes, stx->stx_ino);
 	put_u64(ret->bytes + 8, birth_ns(stx));
+	put_u64(ret->bytes + 16, generation);
 }
 
 #define KEY_STATX (STATX_TYPE | STATX_INO | STATX_BTIME | STATX_MNT_ID)
@@ -136,7 +159,7 @@ static int make_key(struct inode_cache *c, struct workspace *ws, int dirfd, cons
 		return -errno;
 	if (stx->stx_mnt_id != ws->root_mnt_id)
 		return -EXDEV;
-	birth_key(ws, stx, ret);
+	birth_key(ws, stx, generation_of(ws, dirfd, name, flags), ret);
 	return 0;
 }
 
@@ -394,7 +417,7 @@ static int open_key(struct inode_cache *c, struct workspace *ws, const struct in
 	if (key->kind == INODE_KEY_BIRTH) {
 		if (get_u64(key->bytes) == ws->root_ino)
 			return fcntl(ws->root_fd, F_DUPFD_CLOEXEC, 0);
-		if (c->o.hints == NULL || key->len != 16)
+		if (c->o.hints == NULL || key->len != BIRTH_KEY_LEN)
 			return -ESTALE;
 		return inode_hints_open_inode(c->o.hints, ws, get_u64(key->bytes),
 					      get_u64(key->bytes + 8));

@@ -32,6 +32,8 @@ struct ws_registry {
 /* ws_registry_from_row() - in memory alone, root_fd -1.  One reference, owned by the caller. */
 int ws_registry_from_row(struct ws_registry *r, const struct ws_row *row, struct workspace **ret,
 			 struct err *err);
+/* ws_registry_has_room() - 0, or -EDQUOT when there are as many as may be */
+int ws_registry_has_room(struct ws_registry *r, struct err *err);
 /* ws_registry_publish() - open its folder, tell the broker, let it be found */
 int ws_registry_publish(struct ws_registry *r, struct workspace *ws, struct err *err);
 /* ws_registry_retire() - nobody finds it any more, and everybody is told; false: somebody else did

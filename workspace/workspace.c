@@ -747,13 +747,30 @@ static int make_workspace(struct ws_registry *r, const struct ws_row *row, struc
 	return rc;
 }
 
+int ws_registry_has_room(struct ws_registry *r, struct err *err)
+{
+	size_t n;
+
+	pthread_rwlock_rdlock(&r->lock);
+	n = r->by_key.n_nodes;
+	pthread_rwlock_unlock(&r->lock);
+	if (r->o.max_workspaces == 0 || n < r->o.max_workspaces)
+		return 0;
+	return err_set(err, -EDQUOT,
+		       "there are %zu workspaces, as many as the limit of open files allows: delete one, or "
+		       "raise the limit",
+		       n);
+}
+
 int ws_create(struct ws_registry *r, const struct ws_create *c, struct workspace **ret,
 	      struct err *err)
 {
 	struct workspace *ws = NULL;
 	struct ws_row row = {0};
-	int rc = new_row(r, c, &row, err);
+	int rc = ws_registry_has_room(r, err);
 
+	if (rc == 0)
+		rc = new_row(r, c, &row, err);
 	if (rc < 0)
 		goto out;
 	rc = store_ws_insert(r->store, &row, err);

@@ -85,6 +85,7 @@ struct ws_registry_options {
 	uid_t owner_uid;      /* WORKSPACE_OWNER, for new workspaces */
 	gid_t owner_gid;
 	struct export_rules default_exports;
+	size_t max_workspaces; /* 0: no limit.  Each keeps descriptors; those there already are served */
 	/* Called before anybody can find the workspace, at create and at start, so that the broker
 	 * knows the folder; and after nobody can find it any more.  May be NULL.  Pool or main
 	 * thread. */

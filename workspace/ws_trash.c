@@ -234,7 +234,9 @@ int ws_untrash(struct ws_registry *r, const char *id, struct workspace **ret, st
 
 	if (n == NULL)
 		return err_set(err, -ENOENT, "no such workspace in the trash");
-	rc = untrash_node(r, n, ret, err);
+	rc = ws_registry_has_room(r, err);
+	if (rc == 0)
+		rc = untrash_node(r, n, ret, err);
 	if (rc < 0) {
 		link_node(r, n);
 		return err_wrap(err, rc, "take workspace out of the trash");

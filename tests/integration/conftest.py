@@ -47,6 +47,10 @@ def shared(variant):
     return d
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: left out where everything runs under sanitizers")
+
+
 def pytest_collection_modifyitems(items):
     if not pathlib.Path(EXE).exists():
         for item in items:
@@ -133,8 +137,6 @@ def reachable():
 @pytest.fixture(scope="session")
 def fuse_device():
     fuse.skip_unless_possible()
-    with fuse.open_to_all():
-        yield
 
 
 @pytest.fixture

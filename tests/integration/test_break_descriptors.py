@@ -2,6 +2,8 @@
 """Found by attacking the server: what is left to work with when descriptors are few."""
 import contextlib
 
+import pytest
+
 from lib.daemon import poll
 from lib.nfs3 import UNSTABLE, S
 from lib.rpc import Closed
@@ -42,4 +44,19 @@ def test_connections_leave_descriptors_for_files(fresh):
             w.nfs.ok("READDIRPLUS", w.root)
         assert d.api("GET", "/workspaces")
     poll("connections to be taken again", lambda: w.connect().getattr(w.root).status == S.OK)
+    w.close()
+
+
+def test_workspaces_leave_descriptors_for_calls(fresh):
+    """The last workspace that is let in must not take what calls in the others need."""
+    d = fresh(launcher=FEW)
+    w = d.workspace()
+    for _ in range(600):
+        status, body = d.http("POST", "/api/v1/workspaces", {})
+        if status != 200:
+            break
+    assert status == 507 and "limit of open files" in body["message"], body
+    r = w.nfs.mkdir(w.root, "d")
+    assert r.status == S.OK, f"{r.status!r}, there: {(w.dir / 'd').exists()}"
+    assert w.connect().getattr(w.root).status == S.OK
     w.close()

@@ -208,6 +208,7 @@ def test_what_was_synced_survives_client_and_server(pair):
         assert data[i * 65536 : (i + 1) * 65536] == (b"%07d\n" % i) * 8192, i
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_by_the_cache_size(pair):
     d, m = pair("--cache-size", "8M")
     m.sh("dd if=/dev/zero of=f bs=1M count=200 status=none")

@@ -31,6 +31,7 @@ def test_the_model_agrees_with_a_local_file(fsx, tmp_path):
     subprocess.run([fsx, "--seed", str(SEED), "--ops", "3000", tmp_path / "f"], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--cache-size", "1M", "--connections", "4", "--attr-timeout", "0")],
                          ids=["usual", "small"])
 def test_random_operations_over_server_restarts(fsx, fresh, mounts, options):

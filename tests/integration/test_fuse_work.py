@@ -141,6 +141,7 @@ assert f.read() == b"x" * 100000 + b"y"
     poll("the hidden name's end", lambda: os.listdir(m.daemon.host_dir(m.ws)) == [])
 
 
+@pytest.mark.slow
 def test_a_big_directory(m):
     m.py(f"""
 import os

@@ -202,7 +202,8 @@ def test_export_rules_are_replaced_and_reset(d):
     }
     assert ask(d, "PUT", url, rules)[::2] == (200, {**rules, "is_default": False})
     assert ask(d, "GET", url)[2] == {**rules, "is_default": False}
-    assert ask(d, "PUT", url, {})[2] == {**default, "is_default": False}
+    assert ask(d, "PUT", url, {})[0] == 400  # a forgotten body takes no restriction away
+    assert ask(d, "PUT", url, {"clients": []})[2] == {**default, "is_default": False}
     assert ask(d, "PUT", url, {"default": True})[2] == default
     ask(d, "PUT", url, rules)
     assert ask(d, "DELETE", url)[::2] == (200, default)

@@ -239,7 +239,7 @@ def test_bad_rules_are_refused_and_change_nothing(w):
         dict(mode="everyone"), dict(mode=7), dict(read_only="yes"), dict(clients=5),
         dict(clients=["10.0.0.0/8"] * 1000), dict(clients=[[]]),
         dict(clients=[{}]), dict(clients=[None]), dict(clients=[dict(network="10.0.0.0/8", read_only=1)]), [], "x",
-        dict(clients=[dict(network="10.0.0.0/8")] * 1000),
+        dict(clients=[dict(network="10.0.0.0/8")] * 1000), {}, dict(default=False), dict(network="10.0.0.0/8"),
     ]  # fmt: skip
     for bad in bad_bodies:
         status, body = w.daemon.http("PUT", url, bad)

@@ -340,6 +340,7 @@ static void test_links_and_nodes(void **state)
 {
 	struct ws_fixture *f = *state;
 	struct fileops_attr mode = { .set = SET_MODE, .mode = 0640 };
+	struct fileops_attr open_mode = { .set = SET_MODE, .mode = 0755 };
 	struct inode *ino, *dir;
 	char text[64];
 
@@ -354,7 +355,7 @@ static void test_links_and_nodes(void **state)
 	assert_int_equal(fileops_write(&f->owner, ino, 0, "x", 1, FILEOPS_UNSTABLE), -EINVAL); /* never opened */
 	inode_unref(f->inodes, ino);
 	assert_int_equal(fileops_mknod(&f->owner, f->root, "dev", S_IFCHR, &mode, &ino), -EPERM);
-	assert_int_equal(fileops_mkdir(&f->owner, f->root, "d", &mode, &dir), 0);
+	assert_int_equal(fileops_mkdir(&f->owner, f->root, "d", &open_mode, &dir), 0);
 	assert_int_equal(fileops_mkdir(&f->owner, f->root, "d", &mode, &ino), -EEXIST);
 	assert_int_equal(fileops_link(&f->owner, dir, f->root, "hard"), -EISDIR);
 	assert_int_equal(unlinkat(f->files, "d", AT_REMOVEDIR), 0);

@@ -14,6 +14,7 @@
 #include "tests/unit/unit.h"
 #include "workspace/fileops.h"
 #include "workspace/inode.h"
+#include "workspace/inode_hints.h"
 #include "workspace/path.h"
 #include "workspace/store.h"
 #include "workspace/workspace.h"
@@ -22,6 +23,7 @@ struct ws_fixture {
 	char dir[64];
 	struct store *store;
 	struct ws_registry *registry;
+	struct inode_hints *hints; /* NULL when running as root */
 	struct inode_cache *inodes;
 	struct workspace *ws;
 	struct inode *root;
@@ -29,7 +31,7 @@ struct ws_fixture {
 	int files; /* the workspace's folder, as a local process sees it */
 };
 
-/* The broker's work, done by the test itself, which may run as root. */
+/* The broker's work, done by the test itself where it runs as root; else keys go by the hints. */
 static inline int fixture_open_handle(void *arg, const struct inode_key *key)
 {
 	struct ws_fixture *f = arg;
@@ -51,9 +53,10 @@ static inline void fixture_open_cache(struct ws_fixture *f, size_t max_fds)
 	struct inode_cache_options o = {
 		.registry = f->registry,
 		.max_fds = max_fds,
-		.use_kernel_handles = true,
+		.use_kernel_handles = geteuid() == 0,
 		.open_handle = fixture_open_handle,
 		.arg = f,
+		.hints = f->hints,
 	};
 
 	assert_int_equal(inode_cache_new(&o, &f->inodes, NULL), 0);
@@ -81,6 +84,9 @@ static inline void fixture_open(struct ws_fixture *f)
 	assert_int_equal(store_open(f->dir, NULL, &f->store, &err), 0);
 	assert_int_equal(ws_registry_open(f->store, &o, &f->registry, &err), 0);
 	assert_int_equal(ws_create(f->registry, &c, &f->ws, &err), 0);
+	f->hints = NULL;
+	if (geteuid() != 0)
+		assert_int_equal(inode_hints_open(f->store, &f->hints, &err), 0);
 	f->files = open(path_proc((char[PATH_PROC_LEN]){0}, f->ws->root_fd),
 			O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	assert_true(f->files >= 0);
@@ -92,6 +98,8 @@ static inline void fixture_close(struct ws_fixture *f)
 	struct err err = {0};
 
 	fixture_close_cache(f);
+	if (f->hints != NULL)
+		inode_hints_close(f->hints);
 	(void)close(f->files);
 	workspace_unref(f->ws);
 	ws_registry_close(f->registry);

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
 """`fuse-client`: mounting a workspace of a Daemon through the kernel's FUSE, as root or as an ordinary user."""
-import contextlib
 import json
 import os
 import pathlib
@@ -10,9 +9,11 @@ import tempfile
 
 import pytest
 
+from .daemon import EXE as DAEMON
 from .daemon import IS_ROOT, SANITIZER, poll
 
-EXE = pathlib.Path(os.environ.get("FUSE_CLIENT") or "build/fuse-client").resolve()
+# Usually the one that was built with the daemon under test.
+EXE = pathlib.Path(os.environ.get("FUSE_CLIENT") or pathlib.Path(DAEMON).parent / "fuse-client").resolve()
 # Memory of a sanitizer build says nothing.
 IS_SANITIZED = EXE.exists() and b"__asan_init" in EXE.read_bytes()
 MOUNTER = 1000  # the ordinary user that mounts when the tests run as root
@@ -32,24 +33,20 @@ def why_not():
     return None
 
 
-@contextlib.contextmanager
 def open_to_all():
-    """/dev/fuse as distributions have it, 0666, where a machine has it for root alone."""
-    mode = os.stat("/dev/fuse").st_mode & 0o777
-    if not IS_ROOT or mode == 0o666:
-        yield
-        return
-    os.chmod("/dev/fuse", 0o666)
-    try:
-        yield
-    finally:
-        os.chmod("/dev/fuse", mode)
+    """/dev/fuse as distributions have it, 0666, where a machine has it for root alone.
+
+    It is left so: others may be testing at the same time.
+    """
+    if IS_ROOT and os.stat("/dev/fuse").st_mode & 0o666 != 0o666:
+        os.chmod("/dev/fuse", 0o666)
 
 
 class FuseMount:
     """One mount.  uid: who mounts and works in it (needs root unless it is the tests' own)."""
 
     def __init__(self, daemon, ws, uid=None, path=""):
+        open_to_all()
         self.daemon, self.ws = daemon, ws
         self.uid = os.geteuid() if uid is None else uid
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="fuse-test-"))
