@@ -52,14 +52,14 @@
 
 /* Of the descriptors that the process may open.  The rest is for calls that are
  * running: those must find some whatever clients do, or a change would be half done. */
-#define FDS_OF_PARTS           96u /* the database, loops and pools; at most half of all */
+#define FDS_OF_PARTS               96u /* the database, loops and pools; at most half of all */
 #define WORKSPACE_FD_SHARE_PERCENT 10
-#define CACHE_FD_SHARE_PERCENT 60
-#define CACHE_FDS_MAX          400000u
-#define NFS_FD_SHARE_PERCENT   20
-#define NFS_CONNS_MAX          4096u
-#define HTTP_FD_SHARE_PERCENT  6
-#define HTTP_CONNS_MAX         1024u
+#define CACHE_FD_SHARE_PERCENT     60
+#define CACHE_FDS_MAX              400000u
+#define NFS_FD_SHARE_PERCENT       20
+#define NFS_CONNS_MAX              4096u
+#define HTTP_FD_SHARE_PERCENT      6
+#define HTTP_CONNS_MAX             1024u
 
 #define URL_HOST_MAX 272 /* bytes: a host name has at most 255 */
 
@@ -132,8 +132,9 @@ static void notify_systemd(const char *state)
 /* Also when an ordinary user asks, whose server would not use it: the file may be for root's. */
 static int check_service_user(const struct config *c, struct err *err)
 {
+	const char *spec = config_text(c, CFG_SERVICE_USER);
 	struct service_user ignored;
-	int rc = privilege_service_user(config_text(c, CFG_SERVICE_USER), &ignored, err);
+	int rc = spec == NULL ? 0 : privilege_service_user(spec, &ignored, err);
 
 	return rc < 0 ? err_wrap(err, rc, "WORKSPACE_SERVICE_USER") : 0;
 }
