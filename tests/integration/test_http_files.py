@@ -803,7 +803,7 @@ def test_large_files_cost_no_memory(f, local):
         assert n == size
         zeros = bytes(4 * MIB)
         conn.request("PUT", f.url(path="up"), (zeros for _ in range(64)), {**OCTETS, "Content-Length": str(256 * MIB)})
-        assert conn.getresponse().read() == b'{"success":true,"path":"up"}'
+        assert conn.getresponse().read() == b'{"success":true,"path":"up"}\n'
     assert f.info("up")["size"] == 256 * MIB
     assert f.daemon.rss() < before + 8 * MIB
 
