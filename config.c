@@ -98,7 +98,7 @@ static const struct config_row rows[CFG_N] = {
 	[CFG_NFS_PORT] = { NULL, "NFS_PORT", T_NUMBER, "2049",
 		"TCP port of NFS and MOUNT; 0 takes any free one and the ready line tells which.", .max = 65535 },
 	[CFG_NFS_HOST] = { NULL, "NFS_HOST", T_TEXT, NULL,
-		"Host name or address put into the nfs_url of a workspace. Unset: the address the NFS server listens on." },
+		"Host name or address put into the nfs_url of a workspace. Unset: the address the NFS server listens on, or 127.0.0.1 when that is 0.0.0.0 or ::." },
 	[CFG_NFS_THREADS] = { NULL, "NFS_THREADS", T_NUMBER, "0",
 		"NFS loops; 0 makes one for each core.", .max = 256 },
 	[CFG_NFS_EXPORTS] = { NULL, "NFS_EXPORTS", T_TEXT, NULL,

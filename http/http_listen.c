@@ -106,7 +106,8 @@ int http_listen_unix(const char *path, struct err *err)
 	if (bind(fd, (struct sockaddr *)&sun, sizeof(sun)) < 0 || chmod(path, 0666) < 0 ||
 	    listen(fd, LISTEN_BACKLOG) < 0)
 		return err_set(err, -errno,
-			       "http server: cannot listen on %.100s (WORKSPACE_HTTP_SOCKET): %s",
+			       "http server: cannot listen on the Unix socket %.100s "
+			       "(WORKSPACE_HTTP_SOCKET): %s",
 			       path, strerror(errno));
 	return take_fd(&fd);
 }

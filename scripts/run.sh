@@ -90,7 +90,7 @@ is_ready="" is_late="" in_use=""
 deadline=$((SECONDS + 30))
 while next_line; do
 	printf '%s\n' "$line" >&2
-	case $line in *"ddress already in use"*) in_use=1 ;; esac
+	case $line in *" port "*"ddress already in use"*) in_use=1 ;; esac
 	if [ -z "$is_ready" ] && [[ $line =~ ready\ http=([^ ]+)\ nfs=([^ ]+) ]]; then
 		is_ready=1
 		http=${BASH_REMATCH[1]} nfs=${BASH_REMATCH[2]}

@@ -621,8 +621,9 @@ static void test_requests_are_counted_by_route_and_class(void **state)
 	(void)state;
 	http_memory_feed(&m, GET GET "GET /nothing HTTP/1.1\r\n" HOST "\r\n");
 	assert_int_equal(http_stats_metrics(m.core.stats, &out), 0);
-	assert_non_null(strstr(buf_cstr(&out), "workspaced_http_requests_total{method=\"GET\",route="
-					       "\"/hello\",status=\"2xx\"} 2\n"));
+	assert_non_null(strstr(buf_cstr(&out),
+			       "workspaced_http_requests_total{method=\"GET\",route="
+			       "\"/hello\",status=\"2xx\"} 2\n"));
 	assert_non_null(strstr(buf_cstr(&out), "workspaced_http_requests_total{method=\"other\","
 					       "route=\"other\",status=\"4xx\"} 1\n"));
 	assert_non_null(
