@@ -24,7 +24,8 @@ struct open_dir {
 			    interrupted */
 	uint8_t *page;   /* owned: entries as they came */
 	size_t len, pos;
-	uint64_t next; /* the cookie that the entry at pos follows */
+	uint64_t next;  /* the cookie that the entry at pos follows */
+	uint64_t given; /* the last cookie that the kernel has; hidden entries may lie between */
 	bool is_valid, is_plus, is_eof;
 	cookieverf3 verf;
 };
@@ -164,6 +165,8 @@ static ssize_t fill(struct fop *op, char *dst, size_t room, uint64_t sent_seq)
 		if (size > room - used)
 			return (ssize_t)used;
 		used += size;
+		if (size > 0)
+			d->given = e.cookie;
 		d->pos = pos;
 		d->next = e.cookie;
 	}
@@ -229,7 +232,7 @@ static void on_page(struct fop *op, const struct nfs_result *r)
 	d->page = page;
 	d->len = r->bulk_len;
 	d->pos = 0;
-	d->next = op->off;
+	d->next = d->given = op->off;
 	d->is_valid = true;
 	d->is_plus = !op->fs->no_readdirplus;
 	d->is_eof = false;
@@ -270,7 +273,7 @@ static void dir_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	d = dir_of(op);
 	d->n_refs++;
 	/* Off 0 is a new listing, also after rewinddir(3). */
-	if (off != 0 && d->is_valid && d->next == op->off)
+	if (off != 0 && d->is_valid && d->given == op->off)
 		/* The page is as old as its call; pending writes are the newer truth. */
 		serve(op, 0);
 	else
