@@ -135,6 +135,7 @@ def test_read_only_and_owner_options(idle):
 
 def test_status(idle):
     background(idle, "--connections", "3").sh("echo 1 >f; cat f")
+    poll("every connection", lambda: idle.status()["connected"] == 3)  # the mount waits for one only
     st = idle.status()
     assert st["server"] == "127.0.0.1" and st["port"] == idle.daemon.nfs_port and st["path"] == f"/{idle.ws}"
     assert st["connections"] == 3 and st["connected"] == 3 and st["uncommitted_bytes"] == 0
