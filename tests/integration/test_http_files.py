@@ -887,6 +887,7 @@ def test_info_of_many(f):
     assert [e["path"] for e in files] == ["a/b", "none", "../x", "a"]
     assert files[0]["info"] == f.info("a/b") and files[3]["info"]["is_dir"]
     assert [(e["info"], e["code"]) for e in files[1:3]] == [(None, 3001), (None, 7003)]
+    assert files[1]["message"] == "File not found: none"
 
 
 # ---- moving, copying, removing ----
