@@ -71,7 +71,7 @@ static json_t *parse_json(struct http_request *req)
 	if (type == NULL || type[0] == '\0')
 		http_response_error(req, HTTP_CODE_REQUEST,
 				    "%s (bytes as they are need Content-Type: "
-				    "application/octet-stream, or raw=true)",
+				    "application/octet-stream, or raw=1)",
 				    err.msg);
 	else
 		http_response_error(req, HTTP_CODE_REQUEST, "%s", err.msg);
