@@ -1,0 +1,28 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Every route of http/routes.c is in proto/openapi.yaml and the other way round.
+set -eu
+cd "$(dirname "$0")/.."
+exec "${PYTHON:-/usr/bin/python3}" - http/routes.c proto/openapi.yaml <<'P'
+import re, sys
+import yaml
+
+code, description = (open(p, encoding="utf-8").read() for p in sys.argv[1:])
+row = re.compile(r'^\s*(\{|FILES\()\s*HTTP_M_(\w+),\s*(API)?\s*"([^"]*)"', re.M)
+served = set()
+for kind, method, api, path in row.findall(code):
+    if kind == "{":
+        served.add((method, ("/api/v1" if api else "") + path))
+    else:
+        served |= {(method, f"/api/v1/{of}/{{id}}/files{path}") for of in ("workspaces", "sandboxes")}
+n_rows = len(re.findall(r"^\s*(?:\{|FILES\()\s*HTTP_M_", code, re.M))
+assert len(row.findall(code)) == n_rows > 20, "this script does not understand every row of routes.c"
+
+methods = {"get", "head", "post", "put", "patch", "delete", "options"}
+described = {(m.upper(), p) for p, item in yaml.safe_load(description)["paths"].items() for m in item if m in methods}
+for who, only in (("only in http/routes.c", served - described), ("only in proto/openapi.yaml", described - served)):
+    for method, path in sorted(only):
+        print(f"{who}: {method} {path}")
+sys.exit(served != described)
+P
