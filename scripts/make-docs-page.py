@@ -10,6 +10,7 @@ that the page's Content-Security-Policy lets in.
 import base64
 import hashlib
 import html
+import json
 import re
 import sys
 
@@ -50,7 +51,7 @@ def table(head, rows):
 
 
 def limits(s):
-    words = [f"{k} {s[k]}" for k in ("minimum", "maximum", "minLength", "maxLength", "maxItems", "default") if k in s]
+    words = [f"{k} {json.dumps(s[k])}" for k in ("minimum", "maximum", "minLength", "maxLength", "maxItems", "default") if k in s]
     return f" ({html.escape(', '.join(words))})" if words else ""
 
 
@@ -76,9 +77,9 @@ def schema(s, pad=""):
         if key in s and "properties" not in s:
             return word.join(schema(sub, pad) for sub in s[key])
     if "const" in s:
-        return html.escape(repr(s["const"]).lower() if isinstance(s["const"], bool) else f'"{s["const"]}"')
+        return html.escape(json.dumps(s["const"]))
     if "enum" in s:
-        return " | ".join("null" if v is None else html.escape(f'"{v}"') for v in s["enum"]) + limits(s)
+        return " | ".join(html.escape(json.dumps(v)) for v in s["enum"]) + limits(s)
     kinds = s.get("type", "any")
     kinds = kinds if isinstance(kinds, list) else [kinds]
     shown = [members(s, pad) if k == "object" else f"[{schema(s.get('items', {}), pad)}]" if k == "array" else k for k in kinds]
