@@ -150,8 +150,13 @@ install: all ## install under $(DESTDIR)$(PREFIX)
 	ln -sf ../bin/fuse-client $(DESTDIR)$(PREFIX)/sbin/mount.fuse.workspaced
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	sed 's|/usr/local|$(PREFIX)|' scripts/workspaced.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/workspaced.service
-	install -d $(DESTDIR)$(PREFIX)/share/doc/workspaced
-	install -m 644 README.md LICENSE docs/*.md $(DESTDIR)$(PREFIX)/share/doc/workspaced/
+	install -d $(DESTDIR)$(PREFIX)/share/doc/workspaced/docs
+	install -m 644 README.md CONTRIBUTING.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/workspaced/
+	install -m 644 docs/*.md $(DESTDIR)$(PREFIX)/share/doc/workspaced/docs/
+
+uninstall: ## remove what install put there; data and settings stay
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,sbin/workspaced bin/fuse-client sbin/mount.fuse.workspaced lib/systemd/system/workspaced.service)
+	rm -rf $(DESTDIR)$(PREFIX)/share/doc/workspaced
 
 clean: ## remove what was built
 	rm -rf build build-*
@@ -160,5 +165,5 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 -include $(LIB_OBJS:.o=.d) $(FUSE_OBJS:.o=.d) $(BUILD)/workspaced.d $(UNITS:=.d)
-.PHONY: all check fuzz fuzzers lint bench soak install clean help
+.PHONY: all check fuzz fuzzers lint bench soak install uninstall clean help
 .SECONDARY:

@@ -98,7 +98,7 @@ static const struct config_row rows[CFG_N] = {
 	[CFG_NFS_PORT] = { NULL, "NFS_PORT", T_NUMBER, "2049",
 		"TCP port of NFS and MOUNT; 0 takes any free one and the ready line tells which.", .max = 65535 },
 	[CFG_NFS_HOST] = { NULL, "NFS_HOST", T_TEXT, NULL,
-		"Host name or address put into the nfs_url of a workspace. Unset: the address the NFS server listens on." },
+		"Host name or address put into the nfs_url of a workspace. Unset: the address the NFS server listens on, or 127.0.0.1 when that is 0.0.0.0 or ::." },
 	[CFG_NFS_THREADS] = { NULL, "NFS_THREADS", T_NUMBER, "0",
 		"NFS loops; 0 makes one for each core.", .max = 256 },
 	[CFG_NFS_EXPORTS] = { NULL, "NFS_EXPORTS", T_TEXT, NULL,
@@ -287,6 +287,20 @@ static char *unquote(char *s)
 	return s + 1;
 }
 
+/* @name: what stands before the '=' */
+static int refuse_name(const char *name, struct err *err)
+{
+	const char *nearest = config_nearest(name);
+
+	if (strncmp(name, "export ", 7) == 0)
+		return err_set(err, -EINVAL,
+			       "leave out 'export': lines are NAME=value, not a shell's");
+	if (nearest == NULL)
+		return err_set(err, -EINVAL, "'%.60s' is no setting (workspaced --help lists them)",
+			       name);
+	return err_set(err, -EINVAL, "'%.60s' is no setting; the nearest one is %s", name, nearest);
+}
+
 /* @line is changed.  What is behind the '=' is never repeated: it may be a secret. */
 static int load_line(struct config *c, char *line, struct err *err)
 {
@@ -302,8 +316,7 @@ static int load_line(struct config *c, char *line, struct err *err)
 	name = trim(name);
 	row = find_row(name, strlen(name));
 	if (row < 0)
-		return err_set(err, -EINVAL, "'%.60s' is no setting; the nearest one is %s", name,
-			       config_nearest(name));
+		return refuse_name(name, err);
 	value = unquote(trim(value));
 	return *value == '\0' ? 0 : set_value(c, row, value, FROM_FILE, err);
 }
@@ -313,10 +326,10 @@ int config_load_file(struct config *c, const char *path, struct err *err)
 	auto_free char *text = NULL;
 	size_t len;
 	unsigned n_line = 0;
-	int rc = io_read_file(AT_FDCWD, path, CONFIG_FILE_MAX, &text, &len, err);
+	int rc = io_read_file(AT_FDCWD, path, CONFIG_FILE_MAX, &text, &len, NULL);
 
-	if (rc < 0)
-		return err_wrap(err, rc, "settings file %s", path);
+	if (rc < 0) /* the whole path: who started us gave it */
+		return err_set(err, rc, "settings file %.160s: %s", path, strerror(-rc));
 	if (strlen(text) != len)
 		rc = err_set(err, -EINVAL, "settings file %s: has a NUL byte in it", path);
 	for (char *rest = text, *line; rc == 0 && (line = strsep(&rest, "\n")) != NULL;) {
@@ -368,23 +381,34 @@ static unsigned letters_to_change(const char *a, const char *b)
 	return cost[n];
 }
 
+/* is_near() - a slip of the fingers, or a name that was not written to its end (or beyond it) */
+static bool is_near(const char *name, const char *known, unsigned to_change)
+{
+	size_t n = strlen(name);
+
+	return (to_change <= 3 && 2 * to_change < n) ||
+	       (n >= 4 && strncmp(name, known, MIN(n, strlen(known))) == 0);
+}
+
 const char *config_nearest(const char *name)
 {
 	static char full[sizeof(CONFIG_PREFIX) + NAME_MAX_COMPARED];
 	unsigned best = UINT32_MAX;
 	const size_t prefix = strlen(CONFIG_PREFIX);
-	const char *found = rows[0].name;
+	const char *found = NULL;
 
 	if (strncmp(name, CONFIG_PREFIX, prefix) == 0)
 		name += prefix;
 	for (int i = 0; i < CFG_N; i++) {
 		unsigned d = letters_to_change(name, rows[i].name);
 
-		if (d < best) {
+		if (d < best && is_near(name, rows[i].name, d)) {
 			best = d;
 			found = rows[i].name;
 		}
 	}
+	if (found == NULL)
+		return NULL;
 	(void)snprintf(full, sizeof(full), CONFIG_PREFIX "%s", found);
 	return full;
 }
@@ -394,13 +418,16 @@ void config_warn_unknown(char *const *env)
 	for (; *env != NULL; env++) {
 		size_t len = strcspn(*env, "=");
 		char name[NAME_MAX_COMPARED + 1], safe[4 * NAME_MAX_COMPARED + 1];
+		const char *nearest;
 
 		if (strncmp(*env, CONFIG_PREFIX, strlen(CONFIG_PREFIX)) != 0 ||
 		    find_row(*env, len) >= 0)
 			continue;
 		(void)snprintf(name, sizeof(name), "%.*s", (int)MIN(len, sizeof(name) - 1), *env);
-		log_warn(LOG_MAIN, "environment variable is no setting name=%s nearest=%s",
-			 log_escape(safe, sizeof(safe), name, strlen(name)), config_nearest(name));
+		nearest = config_nearest(name);
+		log_warn(LOG_MAIN, "environment variable is no setting name=%s%s%s",
+			 log_escape(safe, sizeof(safe), name, strlen(name)),
+			 nearest != NULL ? " nearest=" : "", nearest != NULL ? nearest : "");
 	}
 }
 
@@ -485,10 +512,11 @@ static int read_key_file(const char *path, struct config_list *ret, struct err *
 {
 	auto_free char *text = NULL;
 	size_t len;
-	int rc = io_read_file(AT_FDCWD, path, KEY_FILE_MAX, &text, &len, err);
+	int rc = io_read_file(AT_FDCWD, path, KEY_FILE_MAX, &text, &len, NULL);
 
 	if (rc < 0)
-		return err_wrap(err, rc, "file of " CONFIG_PREFIX "API_KEY");
+		return err_set(err, rc, CONFIG_PREFIX "API_KEY: file %.150s: %s", path,
+			       strerror(-rc));
 	lines_to_list(text);
 	rc = config_check_key_list(text, err);
 	if (rc == 0)
@@ -650,6 +678,16 @@ void config_print_docs(FILE *out)
 	}
 }
 
+/* In quotes where the reader of files would take something off. */
+static void print_value(FILE *out, const char *value)
+{
+	size_t n = strlen(value);
+	bool is_plain = n > 0 && strchr(" \t\r\"'", value[0]) == NULL &&
+			strchr(" \t\r\"'", value[n - 1]) == NULL;
+
+	(void)fprintf(out, is_plain ? "%s\n" : "\"%s\"\n", value);
+}
+
 void config_print_values(FILE *out, const struct config *c)
 {
 	static const char *const sources[] = {
@@ -657,14 +695,53 @@ void config_print_values(FILE *out, const struct config *c)
 
 	for (int i = 0; i < CFG_N; i++) {
 		const char *value = config_text(c, i);
+		const char *source = sources[c->v[i].source];
 
 		if (rows[i].alias_of > 0)
 			continue;
-		if (value == NULL)
-			value = "(unset)";
-		else if (rows[i].type == T_SECRET)
-			value = "(set)";
-		(void)fprintf(out, CONFIG_PREFIX "%s=%s  # %s\n", rows[i].name, value,
-			      sources[c->v[i].source]);
+		if (value == NULL) {
+			(void)fprintf(out, "# unset: " CONFIG_PREFIX "%s\n", rows[i].name);
+		} else if (rows[i].type == T_SECRET || strchr(value, '\n') != NULL) {
+			(void)fprintf(out, "# %s, not shown: " CONFIG_PREFIX "%s\n", source,
+				      rows[i].name);
+		} else {
+			(void)fprintf(out, "# %s:\n" CONFIG_PREFIX "%s=", source, rows[i].name);
+			print_value(out, value);
+		}
 	}
+}
+
+/* ---- what is worth a line at the start ----------------------------------------- */
+
+static void note_unused(const struct config *c)
+{
+	for (int i = 0; i < CFG_N; i++)
+		if (rows[i].later != NULL && c->v[i].text != NULL)
+			log_info(LOG_MAIN,
+				 "setting has no effect: it is for %s, which this version does not "
+				 "have name=" CONFIG_PREFIX "%s",
+				 rows[i].later, rows[i].name);
+}
+
+static bool is_wildcard(const struct config *c, enum config_id id)
+{
+	return strcmp(config_text(c, id), "0.0.0.0") == 0 || strcmp(config_text(c, id), "::") == 0;
+}
+
+void config_log_notes(const struct config *c)
+{
+	static const enum config_id addresses[] = {CFG_HTTP_HOST, CFG_NFS_BIND};
+
+	note_unused(c);
+	for (size_t i = 0; i < ARRAY_LEN(addresses); i++)
+		if (config_bool(c, CFG_ALLOW_UNAUTHENTICATED) &&
+		    !config_is_loopback(c, addresses[i]))
+			log_warn(LOG_MAIN,
+				 "everyone who reaches this address may use it "
+				 "(" CONFIG_PREFIX "ALLOW_UNAUTHENTICATED=1) " CONFIG_PREFIX
+				 "%s=%s",
+				 rows[addresses[i]].name, config_text(c, addresses[i]));
+	if (is_wildcard(c, CFG_NFS_BIND) && config_text(c, CFG_NFS_HOST) == NULL)
+		log_info(LOG_MAIN, "nfs_url tells 127.0.0.1: set " CONFIG_PREFIX
+				   "NFS_HOST to the name or address by which others reach it");
 }

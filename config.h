@@ -103,7 +103,8 @@ int config_check(const struct config *c, struct err *err);
  * nearest one */
 void config_warn_unknown(char *const *env);
 
-/* config_nearest() - the known setting with the fewest letters to change; static storage */
+/* config_nearest() - the setting that was probably meant: a few letters to change, or the
+ * beginning is the same; NULL when none is near.  Static storage. */
 const char *config_nearest(const char *name);
 
 /* Values; text is borrowed for the life of @c and NULL when the setting has neither value nor
@@ -131,8 +132,13 @@ void config_exports(const struct config *c, struct export_rules *ret);
  */
 int config_api_keys(const struct config *c, struct config_list *ret, struct err *err);
 
+/* config_log_notes() - what an operator should know of settings that are valid: those that nothing
+ * uses yet, an address open to everybody, a URL that others cannot use.  One line each. */
+void config_log_notes(const struct config *c);
+
 void config_print_help(FILE *out); /* the part of --help about settings */
 void config_print_docs(FILE *out); /* the table in docs/configuration.md */
-void config_print_values(FILE *out, const struct config *c); /* --check-config; no secrets */
+/* config_print_values() - --check-config: a file that can be read back; secrets are left out */
+void config_print_values(FILE *out, const struct config *c);
 
 #endif

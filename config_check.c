@@ -242,12 +242,27 @@ int config_check_dirs(const char *value, struct err *err)
 	return 0;
 }
 
+/* has_comma() - one outside of brackets */
+static bool has_comma(const char *value)
+{
+	bool in_brackets = false;
+
+	for (; *value != '\0'; value++) {
+		if (*value == ',' && !in_brackets)
+			return true;
+		in_brackets = *value == '(' || (in_brackets && *value != ')');
+	}
+	return false;
+}
+
 int config_check_exports(const char *value, struct err *err)
 {
 	struct export_rules rules;
 
 	if (export_rules_parse(value, &rules, err) < 0)
-		return err_wrap(err, -EINVAL, "not usable");
+		return has_comma(value) ? err_set(err, -EINVAL,
+						  "must have spaces between networks, not commas")
+					: err_wrap(err, -EINVAL, "not usable");
 	return 0;
 }
 

@@ -26,6 +26,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "broker/broker.h"
 #include "broker/broker_client.h"
 #include "broker/helper.h"
 #include "broker/seccomp_rules.h"
@@ -45,20 +46,18 @@
 #define EXIT_INTERRUPTED 130 /* 128 + SIGINT, as a shell would say */
 
 #define STOP_DEADLINE_MS 10000u /* for each of HTTP and NFS to finish what runs */
-#define HOUSEKEEPING_MS                                                                            \
-	1000u /* how long a hint may wait to be stored, a writing descriptor to be closed */
-#define WRITE_FD_IDLE_NS (1 * NSEC_PER_SEC)
+#define HOUSEKEEPING_MS 1000u /* how long a hint may wait to be stored */
 
 /* Of the descriptors that the process may open.  The rest is for calls that are
  * running: those must find some whatever clients do, or a change would be half done. */
-#define FDS_OF_PARTS           96u /* the database, loops and pools; at most half of all */
+#define FDS_OF_PARTS               96u /* the database, loops and pools; at most half of all */
 #define WORKSPACE_FD_SHARE_PERCENT 10
-#define CACHE_FD_SHARE_PERCENT 60
-#define CACHE_FDS_MAX          400000u
-#define NFS_FD_SHARE_PERCENT   20
-#define NFS_CONNS_MAX          4096u
-#define HTTP_FD_SHARE_PERCENT  6
-#define HTTP_CONNS_MAX         1024u
+#define CACHE_FD_SHARE_PERCENT     60
+#define CACHE_FDS_MAX              400000u
+#define NFS_FD_SHARE_PERCENT       20
+#define NFS_CONNS_MAX              4096u
+#define HTTP_FD_SHARE_PERCENT      6
+#define HTTP_CONNS_MAX             1024u
 
 #define URL_HOST_MAX 272 /* bytes: a host name has at most 255 */
 
@@ -95,6 +94,9 @@ struct daemon {
 	int exit_code;
 };
 
+/* Set by the handler of SIGUSR1, which must not write a line itself. */
+static volatile sig_atomic_t debug_was_toggled;
+
 /* ---- systemd
  * ------------------------------------------------------------------------------------- */
 
@@ -125,6 +127,16 @@ static void notify_systemd(const char *state)
 /* ---- before privilege is given up
  * ------------------------------------------------------------------ */
 
+/* Also when an ordinary user asks, whose server would not use it: the file may be for root's. */
+static int check_service_user(const struct config *c, struct err *err)
+{
+	const char *spec = config_text(c, CFG_SERVICE_USER);
+	struct service_user ignored;
+	int rc = spec == NULL ? 0 : privilege_service_user(spec, &ignored, err);
+
+	return rc < 0 ? err_wrap(err, rc, "WORKSPACE_SERVICE_USER") : 0;
+}
+
 static int load_config(struct daemon *d, const char *file, struct err *err)
 {
 	int rc = config_new(&d->config);
@@ -141,6 +153,8 @@ static int load_config(struct daemon *d, const char *file, struct err *err)
 		config_warn_unknown(environ);
 	if (rc >= 0)
 		rc = config_check(d->config, err);
+	if (rc >= 0)
+		rc = check_service_user(d->config, err);
 	if (rc >= 0)
 		rc = config_api_keys(d->config, &d->key_list, err);
 	return rc;
@@ -176,9 +190,12 @@ static int split_list(struct daemon *d, enum config_id id, struct config_list *r
 
 static int make_data_dir(struct daemon *d, struct err *err)
 {
-	int rc = io_mkdir_p(config_text(d->config, CFG_DATA_DIR), 0700, err);
+	const char *path = config_text(d->config, CFG_DATA_DIR);
+	int rc = io_mkdir_p(path, 0700, NULL);
 
-	return rc < 0 ? err_wrap(err, rc, "data directory") : 0;
+	return rc < 0 ? err_set(err, rc, "WORKSPACE_DATA_DIR: cannot make the directory %.120s: %s",
+				path, strerror(-rc))
+		      : 0;
 }
 
 /* The broker has raised the limit as far as the host lets it. */
@@ -214,7 +231,8 @@ static int start_broker(struct daemon *d, struct err *err)
 
 /* The key is made once.  One of a wrong size is somebody's mistake that a new key would make worse:
  * every handle that clients hold would be void. */
-static int handle_key(const char *data_dir, uint8_t key[FH_KEY_LEN], struct err *err)
+static int handle_key(const char *data_dir, uint8_t key[FH_KEY_LEN], bool *ret_is_new,
+		      struct err *err)
 {
 	char path[PATH_MAX + 32];
 	auto_free char *text = NULL;
@@ -227,6 +245,7 @@ static int handle_key(const char *data_dir, uint8_t key[FH_KEY_LEN], struct err 
 		return err_wrap(err, rc, "handle key");
 	(void)snprintf(path, sizeof(path), "%s/keys/handle.key", data_dir);
 	rc = io_read_file(AT_FDCWD, path, FH_KEY_LEN, &text, &len, err);
+	*ret_is_new = rc == -ENOENT;
 	if (rc == -ENOENT) {
 		io_random(key, FH_KEY_LEN);
 		return io_write_file_atomic(AT_FDCWD, path, key, FH_KEY_LEN, 0600, err);
@@ -242,6 +261,35 @@ static int handle_key(const char *data_dir, uint8_t key[FH_KEY_LEN], struct err 
 	memcpy(key, text, FH_KEY_LEN);
 	explicit_bzero(text, len);
 	return 0;
+}
+
+/* Handles are signed with the key: those of the old one are void. */
+static void warn_of_new_key(const struct daemon *d)
+{
+	struct workspace **list;
+	size_t n;
+
+	if (ws_list(d->registry, &list, &n) < 0)
+		return;
+	if (n > 0)
+		log_warn(LOG_MAIN,
+			 "keys/handle.key was missing and is made anew: every mount of the %zu "
+			 "workspaces is stale now, unless the old key is put back before the next "
+			 "start",
+			 n);
+	ws_list_free(list, n);
+}
+
+/* A backup put back by root is the usual case.  On a line of its own: the path may be long. */
+static void hint_at_owner(const struct daemon *d, int rc)
+{
+	if (rc == -EACCES || rc == -EPERM)
+		log_error(
+			LOG_MAIN,
+			"the data directory and all in it must belong to the user the server runs "
+			"as: chown -R %u:%u %s",
+			(unsigned)d->caps.service_uid, (unsigned)d->caps.service_gid,
+			config_text(d->config, CFG_DATA_DIR));
 }
 
 static int on_workspace_open(void *arg, const struct workspace *ws, struct err *err)
@@ -435,7 +483,6 @@ static void housekeeping_run(uv_work_t *w)
 	struct err err = {0};
 	bool failed;
 
-	inode_cache_sweep(d->inodes, WRITE_FD_IDLE_NS);
 	if (d->hints == NULL)
 		return;
 	failed = inode_hints_flush(d->hints, &err) < 0;
@@ -478,9 +525,20 @@ static void purge_done(uv_work_t *w, int status)
 	d->is_purging = false;
 }
 
+static void tell_of_debug_signal(void)
+{
+	if (!debug_was_toggled)
+		return;
+	debug_was_toggled = 0;
+	log_info(LOG_MAIN, "signal=USR1 debug lines are %s",
+		 log_is_debugging() ? "on" : "as configured");
+}
+
 static void on_housekeeping(uv_timer_t *t)
 {
 	struct daemon *d = t->data;
+
+	tell_of_debug_signal();
 
 	if (!d->is_purging && ws_trash_is_due(d->registry, trash_until_ns(d)))
 		d->is_purging = uv_queue_work(&d->loop, &d->purge_work, purge_run, purge_done) == 0;
@@ -493,6 +551,7 @@ static void on_debug_signal(int signum)
 {
 	(void)signum;
 	log_toggle_debug();
+	debug_was_toggled = 1;
 }
 
 static void on_second_interrupt(int signum)
@@ -573,14 +632,20 @@ static int start_servers(struct daemon *d, const uint8_t *key, struct err *err)
 static int daemon_start(struct daemon *d, struct err *err)
 {
 	uint8_t key[FH_KEY_LEN];
+	bool is_new_key = false;
 	int rc = make_data_dir(d, err);
 
 	if (rc >= 0)
 		rc = start_broker(d, err);
-	if (rc >= 0)
-		rc = handle_key(d->caps.data_path, key, err);
+	if (rc < 0)
+		return rc;
+	rc = handle_key(d->caps.data_path, key, &is_new_key, err);
 	if (rc >= 0)
 		rc = open_data(d, err);
+	if (rc < 0)
+		hint_at_owner(d, rc);
+	else if (is_new_key)
+		warn_of_new_key(d);
 	/* From here on files are made for clients, with the modes that they ask for. */
 	(void)umask(0);
 	if (rc >= 0)
@@ -594,13 +659,13 @@ static void log_ready(const struct daemon *d)
 {
 	char http_host[URL_HOST_MAX], nfs_host[URL_HOST_MAX];
 
-	log_info(LOG_MAIN,
-		 "ready http=%s:%u nfs=%s:%u tier=none handles=%s user=%u pid=%d version=%s",
-		 url_host(http_host, sizeof(http_host), config_text(d->config, CFG_HTTP_HOST)),
-		 http_server_port(d->http),
-		 url_host(nfs_host, sizeof(nfs_host), config_text(d->config, CFG_NFS_BIND)),
-		 nfsd_port(d->nfsd), d->caps.can_open_handles ? "kernel" : "hints",
-		 (unsigned)d->caps.service_uid, (int)getpid(), WORKSPACED_VERSION);
+	log_always(LOG_MAIN,
+		   "ready http=%s:%u nfs=%s:%u tier=none handles=%s user=%u pid=%d version=%s",
+		   url_host(http_host, sizeof(http_host), config_text(d->config, CFG_HTTP_HOST)),
+		   http_server_port(d->http),
+		   url_host(nfs_host, sizeof(nfs_host), config_text(d->config, CFG_NFS_BIND)),
+		   nfsd_port(d->nfsd), d->caps.can_open_handles ? "kernel" : "hints",
+		   (unsigned)d->caps.service_uid, (int)getpid(), WORKSPACED_VERSION);
 }
 
 static void close_handle(uv_handle_t *h, void *arg)
@@ -670,7 +735,7 @@ static int run(struct daemon *d)
 	}
 	daemon_stop(d);
 	if (rc >= 0)
-		log_info(LOG_MAIN, "stopped exit=%d", d->exit_code);
+		log_always(LOG_MAIN, "stopped exit=%d", d->exit_code);
 	return d->exit_code;
 }
 
@@ -759,6 +824,7 @@ static int with_config(struct daemon *d, const struct args *a)
 		(void)fprintf(stderr, "workspaced: %s\n", err.msg);
 		return EXIT_FAILURE;
 	}
+	config_log_notes(d->config);
 	if (a->check) {
 		config_print_values(stdout, d->config);
 		return finish_stdout();

@@ -117,6 +117,11 @@ void log_toggle_debug(void)
 			 __ATOMIC_RELAXED);
 }
 
+bool log_is_debugging(void)
+{
+	return __atomic_load_n(&log_debug_mask_, __ATOMIC_RELAXED) == ALL_TOPICS;
+}
+
 /* A line under construction.  What does not fit is dropped; the last byte is kept for the newline.
  */
 struct line {

@@ -44,18 +44,24 @@ static inline bool log_is_on(enum log_level level, enum log_topic topic)
  */
 int log_configure(const char *spec, struct err *err);
 
-/* log_toggle_debug() - all topics on, or back to what was configured (async-signal-safe). */
+/* log_toggle_debug() - all topics on, or back to what was configured (async-signal-safe) */
 void log_toggle_debug(void);
 
 /* Any thread.  The line is written by one write(2), so lines of threads do not mix. */
 void log_write_(enum log_level level, enum log_topic topic, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* log_is_debugging() - are the debug lines of all topics on? */
+bool log_is_debugging(void);
+
 #define log_at_(level, topic, ...)                                                                 \
 	do {                                                                                       \
 		if (log_is_on((level), (topic)))                                                   \
 			log_write_((level), (topic), __VA_ARGS__);                                 \
 	} while (0)
+
+/* At every level: the few lines that scripts wait for.  They say "info". */
+#define log_always(topic, ...) log_write_(LOG_INFO, (topic), __VA_ARGS__)
 
 #define log_error(topic, ...) log_at_(LOG_ERROR, (topic), __VA_ARGS__)
 #define log_warn(topic, ...)  log_at_(LOG_WARN, (topic), __VA_ARGS__)

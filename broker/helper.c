@@ -95,7 +95,7 @@ static int confine(int dir_fd)
 		rc = limit(RLIMIT_CPU, WORKER_CPU_SECONDS);
 	if (rc == 0)
 		rc = limit(RLIMIT_NOFILE, WORKER_FILES_MAX);
-#ifndef __SANITIZE_ADDRESS__ /* which maps terabytes */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* which map terabytes */
 	if (rc == 0)
 		rc = limit(RLIMIT_AS, WORKER_MEMORY_MAX);
 #endif

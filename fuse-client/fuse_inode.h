@@ -25,6 +25,7 @@ struct finode {
 	ftype3 type;
 	struct fuse_version version; /* of the pages that the kernel may have */
 	struct wback *wb;            /* owned; NULL until something is written */
+	unsigned n_truncating;       /* calls under way that cut it */
 	uint64_t written_seq;        /* attributes of calls sent before it may lack our writes */
 	uint64_t written_end;        /* bytes: how far those writes reach */
 	fattr3 attr;                 /* the server's last word, if nothing has changed since: */

@@ -72,11 +72,11 @@ static void on_open_getattr(struct fop *op, const struct nfs_result *r)
 
 static void on_open_truncated(struct fop *op, const struct nfs_result *r)
 {
+	wback_truncate_end(op->ino, r->err == 0, 0);
 	if (r->err < 0) {
 		fop_err(op, r->err);
 		return;
 	}
-	wback_truncated(op->ino, 0);
 	op->ino->version.is_known = false;
 	reply_open(op, false);
 }
@@ -90,6 +90,7 @@ static void open_written(void *arg, int err)
 	(void)err; /* kept for fsync and close */
 	if (op->fi.flags & O_TRUNC) {
 		s.new_attributes.size.set_it = TRUE;
+		wback_truncate_begin(op->ino);
 		fop_change(op, NFSPROC3_SETATTR, &s, on_open_truncated, op->ino, NULL);
 	} else {
 		fop_send(op, NFSPROC3_GETATTR, &g, on_open_getattr);

@@ -80,14 +80,14 @@ static void on_setattr(struct fop *op, const struct nfs_result *r)
 {
 	const fattr3 *after;
 
+	if (op->to_set & FUSE_SET_ATTR_SIZE)
+		wback_truncate_end(op->ino, r->err == 0, op->attrs.size.set_size3_u.size);
 	if (r->err < 0) {
 		fop_err(op, r->err);
 		return;
 	}
 	after = fop_post(&r->res->setattr.SETATTR3res_u.resok.obj_wcc.after);
 	fuse_version_follow(&op->ino->version, &r->res->setattr.SETATTR3res_u.resok.obj_wcc);
-	if (op->to_set & FUSE_SET_ATTR_SIZE)
-		wback_truncated(op->ino, op->attrs.size.set_size3_u.size);
 	if (after != NULL)
 		fop_attr(op, op->ino, after, r->sent_seq);
 	else
@@ -100,6 +100,8 @@ static void setattr(void *arg, int err)
 	SETATTR3args a = {.object = finode_fh(op->ino), .new_attributes = op->attrs};
 
 	(void)err; /* kept for fsync and close */
+	if (op->to_set & FUSE_SET_ATTR_SIZE)
+		wback_truncate_begin(op->ino);
 	fop_change(op, NFSPROC3_SETATTR, &a, on_setattr, op->ino, NULL);
 }
 

@@ -34,8 +34,10 @@ static void reply_create(struct fop *op, const nfs_fh3 *fh, const fattr3 *a, uin
 		fop_err(op, -ENOMEM);
 		return;
 	}
-	if (op->fi.flags & O_TRUNC)
-		wback_truncated(ino, 0);
+	if (op->fi.flags & O_TRUNC) {
+		wback_truncate_begin(ino);
+		wback_truncate_end(ino, true, 0);
+	}
 	op->fi.keep_cache = is_new;
 	if (op->req != NULL && fuse_reply_create(op->req, &e, &op->fi) == 0) {
 		ino->n_lookups++;

@@ -281,5 +281,9 @@ int fuse_serve(const struct fuse_options *o, struct err *err)
 	uv_run(&s->loop, UV_RUN_DEFAULT);
 	(void)uv_loop_close(&s->loop);
 	free(s);
+	/* libuv's exit handler joins the pool's threads, which our parent had and we have not: it
+	 * would wait for ever.  Nothing is buffered, and nothing else is to be done. */
+	if (rc == 0 && !o->foreground)
+		_exit(EXIT_SUCCESS);
 	return rc;
 }

@@ -11,7 +11,8 @@
  * @o:	complete; borrowed until return
  *
  * Without @o->foreground the caller's process ends (with 0) as soon as the mount stands, and a
- * child returns from here.  Return: 0; -errno with a sentence when it could not be mounted.
+ * child serves and exits here.  Return: 0 (in the foreground); -errno with a sentence when it could
+ * not be mounted.
  */
 int fuse_serve(const struct fuse_options *o, struct err *err);
 

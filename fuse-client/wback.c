@@ -34,11 +34,12 @@
 #include "base/log.h"
 #include "fuse-client/fuse_inode.h"
 
-#define GATHER_MS    10
-#define FLYING_MAX   8 /* WRITEs of one file that are under way: enough to fill a gigabit path */
-#define NEW_FILE_MAX (256u << 10) /* bytes that may be sent FILE_SYNC before anybody asks for it   \
-				   */
-#define EXTENT_FIRST 4096         /* bytes: what a new extent has room for; doubled as it grows */
+#define GATHER_MS  10
+#define FLYING_MAX 8 /* WRITEs of one file that are under way: enough to fill a gigabit path */
+#define NEW_FILE_MAX                                                                               \
+	(256u << 10)      /* bytes that may be sent FILE_SYNC before anybody asks for it           \
+			   */
+#define EXTENT_FIRST 4096 /* bytes: what a new extent has room for; doubled as it grows */
 
 struct extent {
 	struct list link;
@@ -72,6 +73,8 @@ struct wback {
 	struct list dirty, flying, unstable;
 	unsigned n_flying;
 	uint64_t next_number;
+	uint64_t
+		cut_before; /* the last truncation is younger than the extents before this number */
 	struct list waiters;
 	bool commit_flying;
 	int error;
@@ -370,7 +373,8 @@ static void send_extent(struct wback *wb, struct extent *e)
 
 static void send_dirty(struct wback *wb)
 {
-	while (!list_is_empty(&wb->dirty) && wb->n_flying < FLYING_MAX) {
+	while (!list_is_empty(&wb->dirty) && wb->n_flying < FLYING_MAX &&
+	       wb->f->n_truncating == 0) {
 		struct extent *e = extent_at(wb->dirty.next);
 
 		if (!e->is_sealed && e->len < wb->pool->wsize)
@@ -645,22 +649,43 @@ uint64_t wback_size(const struct finode *f, uint64_t server_size, uint64_t sent_
 	return MAX(size, MAX(end_of(&f->wb->dirty), end_of(&f->wb->flying)));
 }
 
-void wback_truncated(struct finode *f, uint64_t size)
+void wback_truncate_begin(struct finode *f)
+{
+	f->n_truncating++;
+	if (f->wb != NULL)
+		f->wb->cut_before = f->wb->next_number;
+}
+
+/* Extents older than the cut lose what lies beyond @size. */
+static void cut_list(struct list *head, uint64_t before, uint64_t size)
 {
 	struct list *l, *tmp;
 
-	f->written_end = MIN(f->written_end, size);
-	f->written_seq = 0;
-	if (f->wb == NULL)
-		return;
-	list_for_each_safe (l, tmp, &f->wb->unstable) {
+	list_for_each_safe (l, tmp, head) {
 		struct extent *e = extent_at(l);
 		size_t keep = e->off >= size ? 0 : MIN(e->len, (size_t)(size - e->off));
 
-		f->wb->pool->n_bytes -= e->len - keep;
+		if (e->number >= before)
+			continue;
+		e->wb->pool->n_bytes -= e->len - keep;
 		e->len = keep;
 		if (keep == 0)
 			extent_free(e);
+	}
+}
+
+void wback_truncate_end(struct finode *f, bool done, uint64_t size)
+{
+	f->n_truncating--;
+	if (done) {
+		f->written_end = MIN(f->written_end, size);
+		f->written_seq = 0;
+	}
+	if (f->wb == NULL)
+		return;
+	if (done) {
+		cut_list(&f->wb->unstable, f->wb->cut_before, size);
+		cut_list(&f->wb->dirty, f->wb->cut_before, size);
 	}
 	step(f->wb);
 }

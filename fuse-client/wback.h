@@ -66,8 +66,15 @@ bool wback_is_uncommitted(const struct finode *f); /* they may not be on its dis
  */
 uint64_t wback_size(const struct finode *f, uint64_t server_size, uint64_t sent_seq);
 
-/* wback_truncated() - the server has cut the file: nothing beyond @size may be written again */
-void wback_truncated(struct finode *f, uint64_t size);
+/**
+ * wback_truncate_begin() - a call that cuts the file is about to be sent
+ *
+ * Until wback_truncate_end() no WRITE leaves: a replay that began meanwhile would put bytes back
+ * behind the new end.
+ */
+void wback_truncate_begin(struct finode *f);
+/* @done: the server has cut it to @size: nothing older is written again beyond that */
+void wback_truncate_end(struct finode *f, bool done, uint64_t size);
 
 /* wback_closed() - nobody has the file open any more: errors have been told or nobody asked */
 void wback_closed(struct finode *f);

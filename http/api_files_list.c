@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -421,6 +422,7 @@ static void put_one(struct json_out *o, struct workspace *ws, const char *text)
 {
 	struct api_path path = {.text = text};
 	const struct status_row *row;
+	char message[1024];
 	int rc = files_path_parse(text, strlen(text), path.rel);
 
 	json_out_open(o, '{');
@@ -432,8 +434,9 @@ static void put_one(struct json_out *o, struct workspace *ws, const char *text)
 		row = status_of(rc);
 		json_out_null(o);
 		json_out_key_u64(o, "code", (uint64_t)row->api_code);
-		json_out_key(o, "message");
-		json_out_strn(o, row->text, strcspn(row->text, ":"));
+		(void)snprintf(message, sizeof(message), "%.*s%s", (int)strcspn(row->text, "%"),
+			       row->text, text);
+		json_out_key_str(o, "message", message);
 	}
 	json_out_close(o, '}');
 }

@@ -58,12 +58,32 @@ static void answer_stored(struct http_request *req, const struct put *p, int rc,
 
 /* ---- JSON ----------------------------------------------------------------- */
 
+/* parse_json() - NULL after an answer.  A body without a type is often a file's own bytes, as
+ * `curl -T` sends it. */
+static json_t *parse_json(struct http_request *req)
+{
+	const char *type = http_request_header(req, "Content-Type");
+	struct err err = {0};
+	json_t *o;
+
+	if (jsonx_parse_object((const char *)req->body.data, req->body.len, &o, &err) == 0)
+		return o;
+	if (type == NULL || type[0] == '\0')
+		http_response_error(req, HTTP_CODE_REQUEST,
+				    "%s (bytes as they are need Content-Type: "
+				    "application/octet-stream, or raw=true)",
+				    err.msg);
+	else
+		http_response_error(req, HTTP_CODE_REQUEST, "%s", err.msg);
+	return NULL;
+}
+
 static void commit_json(struct http_request *req)
 {
 	struct put *p = req->user;
 	struct files_result result;
 	struct err err = {0};
-	auto_json json_t *body = api_files_body(req);
+	auto_json json_t *body = parse_json(req);
 	const char *text;
 	int rc;
 

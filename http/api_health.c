@@ -159,8 +159,8 @@ static int put_process(struct buf *out)
 		out,
 		"# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes %llu\n"
 		"# TYPE process_open_fds gauge\nprocess_open_fds %llu\n"
-		"# TYPE workspace_build_info "
-		"gauge\nworkspace_build_info{version=\"" WORKSPACED_VERSION "\"} 1\n",
+		"# TYPE workspaced_build_info "
+		"gauge\nworkspaced_build_info{version=\"" WORKSPACED_VERSION "\"} 1\n",
 		(unsigned long long)resident_bytes(), (unsigned long long)open_descriptors());
 }
 
@@ -173,14 +173,14 @@ static int put_inodes(struct inode_cache *inodes, struct buf *out)
 	inode_cache_stats(inodes, &st);
 	return buf_printf(
 		out,
-		"# TYPE workspace_inode_cache_hits_total counter\n"
-		"workspace_inode_cache_hits_total %llu\n"
-		"# TYPE workspace_inode_cache_misses_total counter\n"
-		"workspace_inode_cache_misses_total %llu\n"
-		"# TYPE workspace_inode_cache_evictions_total counter\n"
-		"workspace_inode_cache_evictions_total %llu\n"
-		"# TYPE workspace_inode_cache_inodes gauge\nworkspace_inode_cache_inodes %zu\n"
-		"# TYPE workspace_inode_cache_fds gauge\nworkspace_inode_cache_fds %zu\n",
+		"# TYPE workspaced_inode_cache_hits_total counter\n"
+		"workspaced_inode_cache_hits_total %llu\n"
+		"# TYPE workspaced_inode_cache_misses_total counter\n"
+		"workspaced_inode_cache_misses_total %llu\n"
+		"# TYPE workspaced_inode_cache_evictions_total counter\n"
+		"workspaced_inode_cache_evictions_total %llu\n"
+		"# TYPE workspaced_inode_cache_inodes gauge\nworkspaced_inode_cache_inodes %zu\n"
+		"# TYPE workspaced_inode_cache_fds gauge\nworkspaced_inode_cache_fds %zu\n",
 		(unsigned long long)st.hits, (unsigned long long)st.misses,
 		(unsigned long long)st.evictions, st.n_inodes, st.n_fds);
 }
@@ -194,7 +194,8 @@ static int put_workspaces(struct ws_registry *registry, struct buf *out)
 	if (rc < 0)
 		return rc;
 	ws_list_free(list, n);
-	return buf_printf(out, "# TYPE workspace_workspaces gauge\nworkspace_workspaces %zu\n", n);
+	return buf_printf(out, "# TYPE workspaced_workspaces gauge\nworkspaced_workspaces %zu\n",
+			  n);
 }
 
 void api_metrics(struct http_request *req)

@@ -317,7 +317,8 @@ void api_workspaces_export_get(struct http_request *req)
 
 static bool says_anything(json_t *body)
 {
-	return json_object_get(body, "mode") != NULL || json_object_get(body, "read_only") != NULL ||
+	return json_object_get(body, "mode") != NULL ||
+	       json_object_get(body, "read_only") != NULL ||
 	       json_object_get(body, "clients") != NULL;
 }
 
@@ -341,7 +342,8 @@ void api_workspaces_export_put(struct http_request *req)
 	/* A forgotten body must not take restrictions away. */
 	if (rc >= 0 && !is_default && !says_anything(body))
 		rc = err_set(&err, -EINVAL,
-			     "give 'mode', 'read_only' or 'clients' (they replace all rules), or 'default': true");
+			     "give 'mode', 'read_only' or 'clients' (they replace all rules), or "
+			     "'default': true");
 	if (rc >= 0)
 		rc = export_rules_from_json(body, &rules, &err);
 	if (rc < 0)

@@ -28,6 +28,8 @@ struct http_peer {
 	bool is_unix;
 	bool is_loopback; /* or a Unix socket */
 	bool uid_ok;      /* loopback, and the kernel named a uid that is let in */
+	bool has_uid;     /* ... named one at all */
+	uid_t uid;
 };
 
 struct http_auth;

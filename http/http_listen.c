@@ -60,17 +60,19 @@ int http_listen_tcp(const char *host, uint16_t port, uint16_t *ret_port, struct 
 	int one = 1, zero = 0;
 
 	if (parse_address(host, port, &sa, &len) < 0)
-		return err_set(err, -EINVAL, "http: '%.64s' is not a numeric IPv4 or IPv6 address",
-			       host);
+		return err_set(err, -EINVAL,
+			       "http server: '%.64s' is not a numeric IPv4 or IPv6 address", host);
 	fd = socket(sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return err_set(err, -errno, "http: socket: %s", strerror(errno));
+		return err_set(err, -errno, "http server: socket: %s", strerror(errno));
 	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (sa.ss_family == AF_INET6) /* "::" listens on both */
 		(void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
 	if (bind(fd, (struct sockaddr *)&sa, len) < 0 || listen(fd, LISTEN_BACKLOG) < 0)
-		return err_set(err, -errno, "http: cannot listen on %s port %u: %s", host,
-			       (unsigned)port, strerror(errno));
+		return err_set(err, -errno,
+			       "http server: cannot listen on %s port %u (WORKSPACE_HTTP_HOST, "
+			       "WORKSPACE_HTTP_PORT): %s",
+			       host, (unsigned)port, strerror(errno));
 	*ret_port = bound_port(fd);
 	return take_fd(&fd);
 }
@@ -93,17 +95,19 @@ int http_listen_unix(const char *path, struct err *err)
 	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
-		return err_set(err, -errno, "http: socket: %s", strerror(errno));
+		return err_set(err, -errno, "http server: socket: %s", strerror(errno));
 	if (path[0] == '\0' || strlen(path) >= sizeof(sun.sun_path))
 		return err_set(err, -ENAMETOOLONG,
-			       "http: the path of the Unix socket must have 1 to %zu bytes",
+			       "http server: the path of the Unix socket must have 1 to %zu bytes",
 			       sizeof(sun.sun_path) - 1);
 	memcpy(sun.sun_path, path, strlen(path));
 	if (is_stale(&sun))
 		(void)unlink(path);
 	if (bind(fd, (struct sockaddr *)&sun, sizeof(sun)) < 0 || chmod(path, 0666) < 0 ||
 	    listen(fd, LISTEN_BACKLOG) < 0)
-		return err_set(err, -errno, "http: cannot listen on the Unix socket %.100s: %s",
+		return err_set(err, -errno,
+			       "http server: cannot listen on the Unix socket %.100s "
+			       "(WORKSPACE_HTTP_SOCKET): %s",
 			       path, strerror(errno));
 	return take_fd(&fd);
 }
@@ -120,6 +124,8 @@ static void learn_unix_peer(const struct http_server_options *o, int fd, struct 
 		return;
 	uid32 = htonl(uid);
 	memcpy(&ret->addr.s6_addr[12], &uid32, sizeof(uid32));
+	ret->has_uid = true;
+	ret->uid = uid;
 	(void)snprintf(ret->text, sizeof(ret->text), "unix:%u", (unsigned)uid);
 	ret->uid_ok = peer_uids_allow(&o->local_uids, uid);
 }
@@ -140,6 +146,9 @@ void http_listen_peer(const struct http_server_options *o, int fd,
 		return;
 	(void)peer_format(ret->text, sizeof(ret->text), &ret->addr, port);
 	ret->is_loopback = peer_is_loopback(&ret->addr);
-	if (ret->is_loopback && is_asked && peer_local_uid(fd, &uid) == 0)
-		ret->uid_ok = peer_uids_allow(&o->local_uids, uid);
+	if (!ret->is_loopback || !is_asked || peer_local_uid(fd, &uid) < 0)
+		return;
+	ret->has_uid = true;
+	ret->uid = uid;
+	ret->uid_ok = peer_uids_allow(&o->local_uids, uid);
 }

@@ -64,7 +64,8 @@ static void write_error(struct http_request *req, int status, int code, const ch
 	if (details != NULL)
 		json_out_key_str(&o, "details", details);
 	json_out_close(&o, '}');
-	if (o.rc < 0) /* out of memory: the status alone has to do */
+	if (o.rc < 0 ||
+	    buf_append(&res->body, "\n", 1) < 0) /* out of memory: the status alone has to do */
 		buf_reset(&res->body);
 	res->status = status;
 	res->code = code;
@@ -155,7 +156,8 @@ struct json_out http_response_json(struct http_request *req)
 
 void http_response_json_end(struct http_request *req, int status, const struct json_out *o)
 {
-	if (o->rc < 0) {
+	/* A terminal's next prompt then begins a line. */
+	if (o->rc < 0 || buf_append(&req->res.body, "\n", 1) < 0) {
 		http_response_error(req, HTTP_CODE_INTERNAL, "the answer does not fit in memory");
 		return;
 	}

@@ -101,7 +101,7 @@ static int put_classes(const struct http_stats *s, size_t i, struct buf *out)
 
 		if (n > 0)
 			rc = buf_printf(out,
-					"workspace_http_requests_total{method=\"%s\",route=\"%s\","
+					"workspaced_http_requests_total{method=\"%s\",route=\"%s\","
 					"status=\"%dxx\"} %llu\n",
 					l.method, l.route, k + 1, (unsigned long long)n);
 	}
@@ -110,7 +110,7 @@ static int put_classes(const struct http_stats *s, size_t i, struct buf *out)
 
 static int put_histogram(const struct http_stats *s, size_t i, struct buf *out)
 {
-	static const char name[] = "workspace_http_request_duration_seconds";
+	static const char name[] = "workspaced_http_request_duration_seconds";
 	struct label l = label_of(s, i);
 	uint64_t n = 0;
 	int rc = 0;
@@ -145,18 +145,19 @@ int http_stats_metrics(struct http_stats *s, struct buf *out)
 {
 	int rc = buf_printf(
 		out,
-		"# TYPE workspace_http_connections gauge\nworkspace_http_connections %llu\n"
-		"# TYPE workspace_http_accepted_total counter\nworkspace_http_accepted_total %llu\n"
-		"# TYPE workspace_http_body_bytes_sent_total counter\n"
-		"workspace_http_body_bytes_sent_total %llu\n"
-		"# TYPE workspace_http_requests_total counter\n",
+		"# TYPE workspaced_http_connections gauge\nworkspaced_http_connections %llu\n"
+		"# TYPE workspaced_http_accepted_total counter\nworkspaced_http_accepted_total "
+		"%llu\n"
+		"# TYPE workspaced_http_body_bytes_sent_total counter\n"
+		"workspaced_http_body_bytes_sent_total %llu\n"
+		"# TYPE workspaced_http_requests_total counter\n",
 		(unsigned long long)get(&s->n_open), (unsigned long long)get(&s->n_accepted),
 		(unsigned long long)get(&s->bytes_out));
 
 	for (size_t i = 0; rc == 0 && i <= s->routes->n; i++)
 		rc = put_classes(s, i, out);
 	if (rc == 0)
-		rc = buf_puts(out, "# TYPE workspace_http_request_duration_seconds histogram\n");
+		rc = buf_puts(out, "# TYPE workspaced_http_request_duration_seconds histogram\n");
 	for (size_t i = 0; rc == 0 && i <= s->routes->n; i++)
 		if (is_used(s, i))
 			rc = put_histogram(s, i, out);

@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "http/http_auth.h"
 #include "http/http_conn.h"
 #include "http/http_core.h"
@@ -169,6 +170,24 @@ static bool is_preflight(struct http_request *req)
 	       http_request_count(req, "Access-Control-Request-Method") > 0;
 }
 
+/* refuse_caller() - why is for the log; a local user is told too, since the uid is their own */
+static void refuse_caller(struct http_request *req, const struct http_peer *peer)
+{
+	char why[64] = "no or a wrong API key";
+
+	if (req->core->options->n_keys > 0) {
+		http_response_error(req, HTTP_CODE_UNAUTHORIZED, "%s", "");
+	} else if (peer->has_uid) {
+		(void)snprintf(why, sizeof(why), "uid %u is not let in (WORKSPACE_LOCAL_UIDS)",
+			       (unsigned)peer->uid);
+		http_response_details(req, HTTP_CODE_UNAUTHORIZED, "", why);
+	} else {
+		(void)snprintf(why, sizeof(why), "nothing tells which local user this is");
+		http_response_error(req, HTTP_CODE_UNAUTHORIZED, "%s", "");
+	}
+	log_info(LOG_HTTP, "refused id=%s peer=%s why=\"%s\"", req->id, peer->text, why);
+}
+
 static bool admit_caller(struct http_request *req)
 {
 	const struct http_peer *peer = http_conn_peer(req->conn);
@@ -178,7 +197,7 @@ static bool admit_caller(struct http_request *req)
 	if (req->is_authorized || is_preflight(req) ||
 	    (req->route != NULL && req->route->flags & R_NO_AUTH))
 		return true;
-	http_response_error(req, HTTP_CODE_UNAUTHORIZED, "%s", "");
+	refuse_caller(req, peer);
 	return false;
 }
 

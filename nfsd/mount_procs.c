@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/peer.h"
 #include "nfsd/export.h"
 #include "nfsd/fh.h"
@@ -25,6 +27,10 @@
 
 /* Lists are built in the call's payload memory, which bounds them too. */
 #define LIST_ROOM (256u << 10)
+
+/* Bytes of a path in the log, the slash included: an id may be all it takes to mount a workspace.
+ */
+#define PATH_SHOWN 9
 
 static int mount3_null(struct nfs_call *call, void *args, void *res)
 {
@@ -147,13 +153,50 @@ static int mount_path(struct nfs_call *call, const char *path, fhandle3 *ret)
 	return 0;
 }
 
+/* refusal_text() - what an operator would look for */
+static void refusal_text(char *dst, size_t dst_len, const struct nfs_peer *peer, int rc)
+{
+	if (rc == -ENOENT)
+		(void)snprintf(dst, dst_len, "no such workspace or directory");
+	else if (rc != -EACCES)
+		(void)snprintf(dst, dst_len, "%s", strerror(-rc));
+	else if (!peer->is_loopback)
+		(void)snprintf(dst, dst_len, "the address is in no rule, or access is denied");
+	else if (peer->local_uid_ok)
+		(void)snprintf(dst, dst_len, "loopback is in no rule, or access is denied");
+	else if (peer->has_local_uid)
+		(void)snprintf(dst, dst_len, "uid %u is not in WORKSPACE_LOCAL_UIDS",
+			       (unsigned)peer->local_uid);
+	else
+		(void)snprintf(dst, dst_len, "nothing tells which local user this is");
+}
+
+/* One line a second at most: whoever is refused may try as often as they like. */
+static void log_refusal(const struct nfs_peer *peer, const char *path, int rc)
+{
+	static uint64_t next_ns, n_left_out; /* of all loops and pools; atomic */
+	uint64_t now = clock_mono_ns(), next = __atomic_load_n(&next_ns, __ATOMIC_RELAXED);
+	char from[PEER_TEXT], why[96], shown[4 * PATH_SHOWN + 1];
+
+	if (now < next || !__atomic_compare_exchange_n(&next_ns, &next, now + NSEC_PER_SEC, false,
+						       __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+		(void)__atomic_add_fetch(&n_left_out, 1, __ATOMIC_RELAXED);
+		return;
+	}
+	refusal_text(why, sizeof(why), peer, rc);
+	log_info(LOG_NFS, "mount refused peer=%s path=%s why=\"%s\" left_out=%llu",
+		 peer_format(from, sizeof(from), &peer->addr, peer->port),
+		 log_escape(shown, sizeof(shown), path, strnlen(path, PATH_SHOWN)), why,
+		 (unsigned long long)__atomic_exchange_n(&n_left_out, 0, __ATOMIC_RELAXED));
+}
+
 static int mount3_mnt(struct nfs_call *call, void *args, void *res)
 {
 	static int flavors[] = {RPC_AUTH_SYS, RPC_AUTH_NONE};
 	dirpath *a = args;
 	mountres3 *r = res;
 	mountres3_ok *ok = &r->mountres3_u.mountinfo;
-	char path[MNTPATHLEN + 1];
+	char path[MNTPATHLEN + 1] = "";
 	int rc = 0;
 
 	if (a->dirpath_len > MNTPATHLEN)
@@ -170,7 +213,8 @@ static int mount3_mnt(struct nfs_call *call, void *args, void *res)
 		ok->auth_flavors.auth_flavors_val = flavors;
 		mount_table_add(nfsd_shared(call->nfsd)->mounts, &call->peer->addr, path,
 				a->dirpath_len);
-	}
+	} else
+		log_refusal(call->peer, path, rc);
 	r->fhs_status = status_mount(rc);
 	return 0;
 }

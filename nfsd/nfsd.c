@@ -268,8 +268,10 @@ static int open_socket(const struct nfsd_options *o, int *ret_fd, uint16_t *ret_
 	if (rc == 0)
 		rc = bound_port(fd, ret_port);
 	if (rc < 0)
-		return err_set(err, rc, "listen on %s port %u: %s", o->bind, o->port,
-			       strerror(-rc));
+		return err_set(err, rc,
+			       "cannot listen on %s port %u (WORKSPACE_NFS_BIND, "
+			       "WORKSPACE_NFS_PORT): %s",
+			       o->bind, o->port, strerror(-rc));
 	*ret_fd = take_fd(&fd);
 	return 0;
 }

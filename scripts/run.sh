@@ -69,9 +69,28 @@ exec 3<"$pipe_dir/log"
 # Ctrl-C reaches the daemon by itself; asking it twice does no harm.
 trap 'kill -TERM "$daemon" 2>/dev/null || true' INT TERM HUP
 
-is_ready=
-while IFS= read -r line <&3; do
+# One line of the daemon's log, in $line.  Until it is ready we wait 30 s and no longer.
+next_line() {
+	if [ -n "$is_ready" ]; then
+		IFS= read -r line <&3
+	else
+		IFS= read -r -t $((deadline > SECONDS ? deadline - SECONDS : 1)) line <&3
+	fi
+}
+
+free_port() { # FIRST: the first port from there on that nobody listens on
+	local port=$1
+	while ss -Hltn "sport = :$port" 2>/dev/null | grep -q .; do
+		port=$((port + 1))
+	done
+	echo "$port"
+}
+
+is_ready="" is_late="" in_use=""
+deadline=$((SECONDS + 30))
+while next_line; do
 	printf '%s\n' "$line" >&2
+	case $line in *" port "*"ddress already in use"*) in_use=1 ;; esac
 	if [ -z "$is_ready" ] && [[ $line =~ ready\ http=([^ ]+)\ nfs=([^ ]+) ]]; then
 		is_ready=1
 		http=${BASH_REMATCH[1]} nfs=${BASH_REMATCH[2]}
@@ -82,6 +101,11 @@ while IFS= read -r line <&3; do
 		fi
 	fi
 done
+if [ -z "$is_ready" ] && [ "$SECONDS" -ge "$deadline" ] && kill -0 "$daemon" 2>/dev/null; then
+	is_late=1
+	echo "run.sh: workspaced is not ready after 30 s and is stopped" >&2
+	kill -TERM "$daemon" 2>/dev/null || true
+fi
 cat <&3 >&2 || true # a signal ends the loop above; the daemon may have more to say
 
 # A trapped signal also ends `wait`, before the daemon has ended.
@@ -90,11 +114,16 @@ while true; do
 	wait "$daemon" && code=0 || code=$?
 	kill -0 "$daemon" 2>/dev/null || break
 done
-if [ -z "$is_ready" ] && [ "$code" -ne 0 ]; then
-	cat >&2 <<-END
-
-		workspaced did not start; its last line says why. If a port is in use, choose others:
-		    WORKSPACE_HTTP_PORT=8081 WORKSPACE_NFS_PORT=2050 scripts/run.sh
-	END
+[ -z "$is_late" ] || exit 1
+if [ -n "$is_ready" ] && [ "$code" -ne 0 ]; then
+	echo "run.sh: workspaced has ended with exit status $code; its last lines say why" >&2
+elif [ -z "$is_ready" ] && [ "$code" -ne 0 ]; then
+	echo "run.sh: workspaced did not start; its last line says why" >&2
+	if [ -n "$in_use" ]; then
+		cat >&2 <<-END
+			These ports are free:
+			    WORKSPACE_HTTP_PORT=$(free_port 8081) WORKSPACE_NFS_PORT=$(free_port 2050) scripts/run.sh
+		END
+	fi
 fi
 exit "$code"

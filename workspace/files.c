@@ -368,19 +368,22 @@ static ssize_t pread_now(int fd, void *dst, size_t n)
 
 int files_read_cached(struct workspace *ws, const char *rel, void *dst, size_t max, size_t *ret_n)
 {
-	/* Opened at once, which saves the way through /proc; O_NONBLOCK for what is no file. */
-	auto_close int fd = path_open(ws->root_fd, rel, O_RDONLY | O_NONBLOCK, 0, PATH_CACHED);
+	auto_close int path_fd = path_open(ws->root_fd, rel, O_PATH, 0, PATH_CACHED);
+	auto_close int fd = -1;
 	struct files_info info;
 	ssize_t n;
 	int rc;
 
-	if (fd < 0)
-		return fd == -ENXIO ? -EAGAIN : fd; /* a socket */
-	rc = files_info_fd(fd, &info);
+	if (path_fd < 0)
+		return path_fd;
+	rc = files_info_fd(path_fd, &info);
 	if (rc < 0)
 		return rc;
 	if (!S_ISREG(info.mode) || info.size > max)
 		return -EAGAIN;
+	fd = path_reopen(path_fd, O_RDONLY);
+	if (fd < 0)
+		return fd;
 	n = pread_now(fd, dst, (size_t)info.size);
 	if (n < 0)
 		return (int)n;

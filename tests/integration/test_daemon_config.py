@@ -58,7 +58,8 @@ def test_output_that_cannot_be_written_is_a_failure():
 def test_check_config_prints_values_without_secrets_and_touches_nothing(tmp_path):
     r = run("--check-config", cwd=tmp_path, env={"WORKSPACE_API_KEY": SECRET, "WORKSPACE_HTTP_PORT": "81"})
     assert r.returncode == 0, r
-    assert "WORKSPACE_HTTP_PORT=81  # environment" in r.stdout and "WORKSPACE_API_KEY=(set)" in r.stdout
+    assert "# environment:\nWORKSPACE_HTTP_PORT=81\n" in r.stdout
+    assert "# environment, not shown: WORKSPACE_API_KEY\n" in r.stdout
     assert SECRET not in r.stdout + r.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -84,7 +85,7 @@ def test_settings_come_from_a_file(tmp_path):
     conf.write_text("# ports\nWORKSPACE_HTTP_PORT=81\nWORKSPACE_NFS_PORT=82\n")
     r = run("--check-config", f"--config={conf}", env={"WORKSPACE_NFS_PORT": "83"})
     assert r.returncode == 0, r
-    assert "WORKSPACE_HTTP_PORT=81  # file" in r.stdout and "WORKSPACE_NFS_PORT=83  # environment" in r.stdout
+    assert "# file:\nWORKSPACE_HTTP_PORT=81\n" in r.stdout and "# environment:\nWORKSPACE_NFS_PORT=83\n" in r.stdout
 
 
 @pytest.mark.parametrize("env", [dict(WORKSPACE_HTTP_HOST="0.0.0.0"), dict(WORKSPACE_NFS_BIND="::")])
@@ -92,7 +93,75 @@ def test_an_open_address_without_protection_is_refused(tmp_path, env):
     assert "ALLOW_UNAUTHENTICATED" in refused(tmp_path, **env)
 
 
+def test_accepted_settings_without_effect_are_told(tmp_path):
+    r = run("--check-config", env={"WORKSPACE_MCP_MODE": "http"})
+    assert r.returncode == 0 and "no effect" in r.stderr and "WORKSPACE_MCP_MODE" in r.stderr
+    assert "no effect" not in run("--check-config").stderr
+
+
+def test_an_address_open_to_everybody_is_a_warning(tmp_path):
+    r = run("--check-config", env={"WORKSPACE_NFS_BIND": "0.0.0.0", "WORKSPACE_ALLOW_UNAUTHENTICATED": "1"})
+    assert r.returncode == 0 and " warn " in r.stderr and "WORKSPACE_NFS_BIND=0.0.0.0" in r.stderr
+    assert "WORKSPACE_NFS_HOST" in r.stderr
+
+
+@pytest.mark.parametrize("user", ["no-such-user", "root", "12x"])
+def test_an_unusable_service_user_is_found_by_check_config(user):
+    r = run("--check-config", env={"WORKSPACE_SERVICE_USER": user})
+    assert r.returncode == 1 and "WORKSPACE_SERVICE_USER" in r.stderr
+
+
+def test_a_message_has_the_whole_path_that_was_given(tmp_path):
+    assert f"{tmp_path}/none.conf" in run("--check-config", "--config", f"{tmp_path}/none.conf").stderr
+    r = run("--check-config", env={"WORKSPACE_API_KEY": f"@{tmp_path}/none.keys"})
+    assert r.returncode == 1 and f"WORKSPACE_API_KEY: file {tmp_path}/none.keys" in r.stderr
+    (tmp_path / "file").touch()
+    assert f"WORKSPACE_DATA_DIR: cannot make the directory {tmp_path}/file/x" in refused(tmp_path, WORKSPACE_DATA_DIR=f"{tmp_path}/file/x")
+
+
+def test_what_check_config_prints_can_be_read_back(tmp_path):
+    conf = tmp_path / "w.conf"
+    conf.write_text(run("--check-config", env={"WORKSPACE_HTTP_PORT": "81"}).stdout)
+    r = run("--check-config", "--config", str(conf))
+    assert r.returncode == 0 and "# file:\nWORKSPACE_HTTP_PORT=81\n" in r.stdout, r
+
+
 # ---- start ----
+
+
+def test_ready_and_stopped_are_said_at_every_level(fresh):
+    d = fresh(env={"WORKSPACE_LOG": "error"})
+    d.stop()
+    assert [line.split()[3] for line in d.log_text().splitlines()] == ["ready", "stopped"]
+
+
+def test_a_missing_handle_key_is_a_warning_when_there_are_workspaces(fresh):
+    d = fresh()
+    assert "handle.key" not in d.log_text()
+    d.api("POST", "/workspaces", {"name": "x"})
+    d.kill9()
+    (d.data / "keys/handle.key").unlink()
+    d.start()
+    assert "warn main keys/handle.key was missing" in d.log_text()
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="needs root to give a file away")
+@pytest.mark.parametrize("name", ["workspace.db", "keys/handle.key"])
+def test_a_file_of_another_owner_is_told_with_the_command_that_mends_it(fresh, name):
+    d = fresh()
+    st = d.data.stat()
+    d.stop()
+    os.chown(d.data / name, 0, 0)
+    d.launch()
+    assert d.proc.wait(60) == 1
+    assert f"chown -R {st.st_uid}:{st.st_gid} {d.data}" in d.log_text() and "ermission denied" in d.log_text()
+
+
+def test_the_debug_signal_is_logged(fresh):
+    d = fresh()
+    for state in ["on", "as configured"]:
+        os.kill(d.pid, signal.SIGUSR1)
+        poll("the line", lambda: f"debug lines are {state}" in d.log_text())
 
 
 @pytest.mark.parametrize("port", ["WORKSPACE_HTTP_PORT", "WORKSPACE_NFS_PORT"])

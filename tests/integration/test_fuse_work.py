@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """What people and programs do in a directory, done in a FUSE mount by root and by an ordinary user."""
 import os
+import pathlib
 import shutil
+import tempfile
 
 import pytest
 
@@ -12,12 +14,10 @@ N_BIG = 20000
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory):
-    """A tree of N_TREE files, and a tar file of it."""
-    top = tmp_path_factory.mktemp("tree")
-    for d in (top, *top.parents):
-        if d.owner() != "root" or d == top or "pytest" in d.name:
-            d.chmod(0o755)
+def tree():
+    """A tree of N_TREE files, and a tar file of it, where every user can read them."""
+    top = pathlib.Path(tempfile.mkdtemp(prefix="fuse-tree-"))
+    top.chmod(0o755)
     for i in range(N_TREE):
         d = top / "tree" / f"d{i % 50:02d}" / f"e{i % 3}"
         d.mkdir(parents=True, exist_ok=True)
@@ -25,7 +25,8 @@ def tree(tmp_path_factory):
     (top / "tree" / "link").symlink_to("d00/e0")
     os.link(top / "tree/d00/e0/file0", top / "tree/hard")
     shutil.make_archive(str(top / "tree"), "tar", top, "tree")
-    return top
+    yield top
+    shutil.rmtree(top)
 
 
 def test_git_works(m):

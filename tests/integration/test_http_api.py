@@ -56,7 +56,8 @@ def ask(d, method, path, body=None, **headers):
 
 def code_of(d, *args, **kw):
     status, _, value = ask(d, *args, **kw)
-    assert set(value) == {"code", "message"} and isinstance(value["message"], str), value
+    assert set(value) - {"details"} == {"code", "message"}, value
+    assert all(isinstance(value[k], str) for k in value if k != "code"), value
     return status, value["code"]
 
 
@@ -228,7 +229,7 @@ def test_health_ready_and_metrics(d):
         m = re.fullmatch(r'([a-z_][a-z0-9_]*)(\{[a-z_]+="[^"]*"(,[a-z_]+="[^"]*")*\})? (-?[0-9.e+-]+|NaN|[+-]Inf)', line)
         assert m, line
         names.add(m[1])
-    wanted = {"process_resident_memory_bytes", "process_open_fds", "workspace_workspaces", "workspace_http_requests_total"}
+    wanted = {"process_resident_memory_bytes", "process_open_fds", "workspaced_workspaces", "workspaced_http_requests_total"}
     assert wanted <= names
     assert any("nfs" in n for n in names)
     assert len(re.findall(r"^# TYPE (\S+)", text, re.M)) == len(set(re.findall(r"^# TYPE (\S+)", text, re.M)))
@@ -246,6 +247,9 @@ def test_other_local_users_see_health_and_ready_and_no_more(d):
             assert code_of(d, method, API + path) == (401, 1005)
         assert code_of(d, "GET", "/metrics") == (401, 1005)
         assert code_of(d, "GET", API + "/workspaces", Authorization="Bearer guess") == (401, 1005)
+        why = f"uid {STRANGER} is not let in (WORKSPACE_LOCAL_UIDS)"
+        assert ask(d, "GET", API + "/workspaces")[2]["details"] == why
+    assert why in d.log_text()
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="needs root to become another user")
@@ -432,7 +436,7 @@ def test_connections_that_wait_cost_little_and_hinder_nobody(fresh):
         assert ask(d, "GET", API + "/health")[0] == 200
         if not d.is_sanitized:
             assert d.rss() - before < 900 * 4096
-    poll("the server to see them gone", lambda: "workspace_http_connections 1\n" in ask(d, "GET", "/metrics")[2])
+    poll("the server to see them gone", lambda: "workspaced_http_connections 1\n" in ask(d, "GET", "/metrics")[2])
 
 
 def test_more_connections_than_the_limit_wait_for_their_turn(fresh):

@@ -77,7 +77,7 @@ def test_a_socket_that_cannot_be_is_a_start_error(what, sock):
     d = Daemon(env={"WORKSPACE_HTTP_SOCKET": str(path)}).launch()
     try:
         assert d.proc.wait(DEADLINE) != 0
-        assert "Unix socket" in d.log_text()
+        assert "WORKSPACE_HTTP_SOCKET" in d.log_text() or "Unix socket" in d.log_text()
     finally:
         d.destroy()
         held.close()

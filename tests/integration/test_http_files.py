@@ -803,7 +803,7 @@ def test_large_files_cost_no_memory(f, local):
         assert n == size
         zeros = bytes(4 * MIB)
         conn.request("PUT", f.url(path="up"), (zeros for _ in range(64)), {**OCTETS, "Content-Length": str(256 * MIB)})
-        assert conn.getresponse().read() == b'{"success":true,"path":"up"}'
+        assert conn.getresponse().read() == b'{"success":true,"path":"up"}\n'
     assert f.info("up")["size"] == 256 * MIB
     assert f.daemon.rss() < before + 8 * MIB
 
@@ -887,6 +887,7 @@ def test_info_of_many(f):
     assert [e["path"] for e in files] == ["a/b", "none", "../x", "a"]
     assert files[0]["info"] == f.info("a/b") and files[3]["info"]["is_dir"]
     assert [(e["info"], e["code"]) for e in files[1:3]] == [(None, 3001), (None, 7003)]
+    assert files[1]["message"] == "File not found: none"
 
 
 # ---- moving, copying, removing ----

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -286,6 +287,29 @@ def test_other_local_users_are_refused(w_any):
         except (Closed, AssertionError) as e:
             assert isinstance(e, Closed) or "READDIR" in str(e)
     assert w.nfs.data(f) == b"secret" and w.nfs.names(w.root) == [b"f"]
+
+
+def test_a_refused_mount_is_logged_with_the_reason(fresh):
+    """One line a second at most, which says how many it stands for; never the whole id."""
+    d = fresh()
+    w = d.workspace()
+    d.set_export(w.id, clients=[NOBODY_MATCHES])
+    before = time.monotonic()
+    with d.conn() as c:
+        for _ in range(20):
+            assert is_refused(lambda: mount3.Mount(c).mnt(f"/{w.id}").status)
+    lines = [line for line in d.log_text().splitlines() if "mount refused" in line]
+    assert 1 <= len(lines) <= time.monotonic() - before + 1
+    assert f"path=/{w.id[:8]} " in lines[0] and "in no rule" in lines[0] and w.id not in lines[0]
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="needs root to become another user")
+def test_a_refused_local_user_is_logged_with_the_uid(fresh):
+    d = fresh()
+    w = d.workspace()
+    with stranger_conn(d) as c:
+        assert is_refused(lambda: mount3.Mount(c).mnt(f"/{w.id}").status)
+    assert f"uid {STRANGER} is not in WORKSPACE_LOCAL_UIDS" in d.log_text()
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="needs root to become another user")

@@ -164,6 +164,7 @@ static const char *const bad[][2] = {
 	{"WORKSPACE_ALLOWED_ORIGINS=*", "origins"},
 	{"WORKSPACE_NFS_MODE=kernel", "embedded"},
 	{"WORKSPACE_NFS_EXPORTS=10.0.0.1/8", "WORKSPACE_NFS_EXPORTS"},
+	{"WORKSPACE_NFS_EXPORTS=10.0.0.0/8,10.1.0.0/16", "spaces between networks"},
 	{"WORKSPACE_MCP_PROFILE=developer|full", "executor|developer|full"},
 	{"WORKSPACE_MCP_PROFILE=dev", "executor|developer|full"},
 	{"WORKSPACE_MCP_PATH=mcp", "begins with '/'"},
@@ -195,6 +196,9 @@ static void test_the_nearest_name_is_found(void **state)
 	assert_string_equal(config_nearest("WORKSPACE_HTTP_PROT"), "WORKSPACE_HTTP_PORT");
 	assert_string_equal(config_nearest("WORKSPACE_APIKEY"), "WORKSPACE_API_KEY");
 	assert_string_equal(config_nearest("NFS_EXPORT"), "WORKSPACE_NFS_EXPORTS");
+	assert_null(config_nearest("WORKSPACE_SOMETHING_ELSE"));
+	assert_null(config_nearest("PATH"));
+	assert_null(config_nearest("WORKSPACE_FOO"));
 }
 
 /* ---- where a value comes from ---- */
@@ -231,7 +235,8 @@ static const char *const bad_files[][2] = {
 	{"PATH=/bin\n", "is no setting"},
 	{"WORKSPACE_HTTP_PORT=1\nWORKSPACE_HTTP_PORT=1\n", "given twice"},
 	{"WORKSPACE_HTTP_PORT\n", "NAME=value"},
-	{"export WORKSPACE_HTTP_PORT=1\n", "is no setting"},
+	{"export WORKSPACE_HTTP_PORT=1\n", "leave out 'export'"},
+	{"WORKSPACE_SOMETHING_ELSE=1\n", "--help lists them"},
 	{"\n\nWORKSPACE_API_KEY=x " SECRET "\n", "line 3: WORKSPACE_API_KEY"},
 };
 
@@ -401,9 +406,32 @@ static void test_printed_values_have_no_secret(void **state)
 
 	(void)state;
 	assert_null(strstr(text, SECRET));
-	assert_non_null(strstr(text, "WORKSPACE_API_KEY=(set)"));
-	assert_non_null(strstr(text, "WORKSPACE_HTTP_PORT=81  # environment"));
-	assert_non_null(strstr(text, "WORKSPACE_NFS_PORT=2049  # default"));
+	assert_non_null(strstr(text, "# environment, not shown: WORKSPACE_API_KEY\n"));
+	assert_non_null(strstr(text, "# environment:\nWORKSPACE_HTTP_PORT=81\n"));
+	assert_non_null(strstr(text, "# default:\nWORKSPACE_NFS_PORT=2049\n"));
+	assert_non_null(strstr(text, "# unset: WORKSPACE_LOCAL_UIDS\n"));
+	config_free(c);
+}
+
+static void test_printed_values_can_be_read_back(void **state)
+{
+	const char *env[] = {"WORKSPACE_HTTP_PORT=81", "WORKSPACE_NFS_HOST=\"a b\"",
+			     "WORKSPACE_DATA_DIR= /x ", NULL};
+	struct config *c = config_of(env), *again;
+	auto_free char *text = printed(config_print_values, c);
+	struct err err = {0};
+
+	(void)state;
+	assert_int_equal(config_new(&again), 0);
+	if (load_text(again, text, strlen(text), &err) < 0)
+		fail_msg("%s", err.msg);
+	for (int i = 0; i < CFG_N; i++) {
+		if (config_text(c, i) == NULL)
+			assert_null(config_text(again, i));
+		else
+			assert_string_equal(config_text(again, i), config_text(c, i));
+	}
+	config_free(again);
 	config_free(c);
 }
 
@@ -445,6 +473,7 @@ int main(void)
 		cmocka_unit_test(test_local_uids_hold_root_and_ourselves),
 		cmocka_unit_test(test_keys_come_from_a_list_or_a_file),
 		cmocka_unit_test(test_printed_values_have_no_secret),
+		cmocka_unit_test(test_printed_values_can_be_read_back),
 		cmocka_unit_test(test_the_docs_have_the_table_of_today),
 	};
 

@@ -139,7 +139,7 @@ static void test_a_request_is_answered_and_the_connection_kept(void **state)
 	http_memory_feed(&m, GET);
 	assert_int_equal(http_memory_status(&m), 200);
 	assert_true(says("\r\nContent-Type: application/json\r\n"));
-	assert_true(says("\r\nContent-Length: 7\r\n"));
+	assert_true(says("\r\nContent-Length: 8\r\n"));
 	assert_true(says("\r\nX-Request-ID: "));
 	assert_true(says("\r\nDate: "));
 	assert_true(says("\r\n\r\n\"hello\""));
@@ -621,9 +621,10 @@ static void test_requests_are_counted_by_route_and_class(void **state)
 	(void)state;
 	http_memory_feed(&m, GET GET "GET /nothing HTTP/1.1\r\n" HOST "\r\n");
 	assert_int_equal(http_stats_metrics(m.core.stats, &out), 0);
-	assert_non_null(strstr(buf_cstr(&out), "workspace_http_requests_total{method=\"GET\",route="
-					       "\"/hello\",status=\"2xx\"} 2\n"));
-	assert_non_null(strstr(buf_cstr(&out), "workspace_http_requests_total{method=\"other\","
+	assert_non_null(strstr(buf_cstr(&out),
+			       "workspaced_http_requests_total{method=\"GET\",route="
+			       "\"/hello\",status=\"2xx\"} 2\n"));
+	assert_non_null(strstr(buf_cstr(&out), "workspaced_http_requests_total{method=\"other\","
 					       "route=\"other\",status=\"4xx\"} 1\n"));
 	assert_non_null(
 		strstr(buf_cstr(&out), "_bucket{method=\"GET\",route=\"/hello\",le=\"+Inf\"} 2\n"));

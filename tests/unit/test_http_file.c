@@ -85,7 +85,18 @@ static void collect(struct http_request *req)
 	(void)http_conn_run_step(req, prepare, prepared);
 }
 
+/* Has to wait when the test says so. */
+static void try_it(struct http_request *req)
+{
+	seen.n_prepared++;
+	if (req->is_trial && seen.refuses)
+		req->wants_pool = true;
+	else
+		hello(req);
+}
+
 static const struct http_route rows[] = {
+	{HTTP_M_GET, "/try", try_it, R_POOL | R_TRY},
 	{HTTP_M_GET, "/file", file, 0},
 	{HTTP_M_GET, "/hello", hello, 0},
 	{HTTP_M_PUT, "/upload", upload, R_STREAM},
@@ -303,6 +314,27 @@ static void test_a_collected_body_has_the_limit_of_json(void **state)
 	assert_int_equal(seen.n_cleaned, 1);
 }
 
+static void test_what_need_not_wait_is_answered_at_once(void **state)
+{
+	(void)state;
+	m.core.run_in_pool = enqueue;
+	http_memory_feed(&m, "GET /try HTTP/1.1\r\n" HOST "\r\n");
+	assert_int_equal(http_memory_status(&m), 200);
+	assert_int_equal(n_queued, 0);
+}
+
+static void test_what_would_wait_is_run_again_in_the_pool(void **state)
+{
+	(void)state;
+	seen.refuses = true;
+	m.core.run_in_pool = enqueue;
+	http_memory_feed(&m, "GET /try HTTP/1.1\r\n" HOST "\r\n");
+	assert_int_equal(m.sent.len, 0);
+	run_pool();
+	assert_int_equal(http_memory_status(&m), 200);
+	assert_int_equal(seen.n_prepared, 2);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -320,6 +352,8 @@ int main(void)
 		T(test_a_client_that_leaves_between_steps_is_cleaned_up),
 		T(test_a_step_without_a_pool_runs_at_once),
 		T(test_a_collected_body_has_the_limit_of_json),
+		T(test_what_need_not_wait_is_answered_at_once),
+		T(test_what_would_wait_is_run_again_in_the_pool),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -118,7 +118,7 @@ static void test_head_answers_like_get_without_the_body(void **state)
 {
 	(void)state;
 	assert_int_equal(ask("HEAD /things/abc", ""), 200);
-	assert_true(says("\r\nContent-Length: 7\r\n"));
+	assert_true(says("\r\nContent-Length: 8\r\n"));
 	assert_string_equal(strstr(http_memory_text(&m), "\r\n\r\n"), "\r\n\r\n");
 	assert_int_equal(ask("HEAD /nothing", ""), 404);
 	assert_string_equal(strstr(http_memory_text(&m), "\r\n\r\n"), "\r\n\r\n");
