@@ -34,6 +34,8 @@ def keys_without_value(node, path=""):
             yield from keys_without_value(item, path)
     elif isinstance(node, dict):
         for key, value in node.items():
+            if key == "example":
+                continue
             if value is None:
                 yield f"{path}/{key}"
             yield from keys_without_value(value, f"{path}/{key}")

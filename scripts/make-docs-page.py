@@ -105,6 +105,9 @@ class Page:
         for kind, media in node.get("content", {}).items():
             shown = schema(media["schema"]) if media.get("schema") else "bytes"
             parts.append(f"<code>{html.escape(kind)}</code><pre>{shown}</pre>")
+            if "example" in media:
+                example = media["example"] if isinstance(media["example"], str) else json.dumps(media["example"], indent=2)
+                parts.append(f"<p>Example:</p><pre>{html.escape(example)}</pre>")
         return "".join(parts)
 
     def responses(self, op):

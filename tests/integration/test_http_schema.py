@@ -17,6 +17,8 @@ HOOKS = ROOT / "tests/integration/lib/schemathesis_hooks.py"
 VENV = ROOT / "build/venv/bin"
 SECONDS = 40  # for all operations together
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+# What the description's examples are about
+FILES = {"src/main.c": "int main(void)\n{\n\treturn 1;\n}\n", "notes.txt": "old\nsame\n"}
 SETTINGS = """
 hooks = "{hooks}"
 
@@ -80,7 +82,8 @@ def test_schemathesis_finds_nothing(fresh, tmp_path):
         pytest.skip(f"{tool} is missing: python3 -m venv build/venv && build/venv/bin/pip install -r tests/requirements.txt")
     d = fresh()
     ws = d.create_workspace()
-    assert ask(d, "PUT", f"{API}/workspaces/{ws}/files?path=src/main.c&raw=1", "int main(void)\n{\n}\n")[0] == 200
+    for path, content in FILES.items():
+        assert ask(d, "PUT", f"{API}/workspaces/{ws}/files?path={path}&raw=1", content)[0] == 200
     config = tmp_path / "schemathesis.toml"
     config.write_text(SETTINGS.format(ws=ws, victim=d.create_workspace(), hooks=HOOKS))
     done = subprocess.run(
