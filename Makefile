@@ -91,6 +91,12 @@ $(BUILD)/proto/%_xdr.c: proto/%.x $(BUILD)/proto/%.h
 $(BUILD)/proto/%_xdr.o: $(BUILD)/proto/%_xdr.c
 	$(CC) $(CPPFLAGS) $(CFLAGS) -w -MMD -c -o $@ $<
 
+# The page at /docs, made of the description; the object that holds both does not know of them by -MMD.
+$(BUILD)/http/docs.html $(BUILD)/http/docs_style.h &: proto/openapi.yaml scripts/make-docs-page.py
+	@mkdir -p $(@D)
+	$(PYTHON) scripts/make-docs-page.py proto/openapi.yaml $(BUILD)/http/docs.html $(BUILD)/http/docs_style.h
+$(BUILD)/http/api_docs.o: proto/openapi.yaml $(BUILD)/http/docs.html $(BUILD)/http/docs_style.h
+
 $(BUILD)/llhttp/%.o: $(LLHTTP_DIR)/%.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -w -c -o $@ $<
@@ -131,8 +137,9 @@ fuzz: ## build the libFuzzer targets with clang into build-fuzz/ (run: build-fuz
 lint: ## formatting, include layers, one door per danger, cppcheck, shellcheck
 	scripts/lint.sh
 
-bench: all $(BUILD)/tests/bench-calls ## measure beside nfs-ganesha and the machine's limits; prints ratios
+bench: all $(BUILD)/tests/bench-calls ## measure beside nfs-ganesha, nginx and the machine's limits; prints ratios
 	tests/bench/bench.sh $(BUILD)/workspaced
+	tests/bench/bench-http.sh $(BUILD)/workspaced
 
 soak: all ## hours: the large scales
 	scripts/soak.sh $(BUILD)

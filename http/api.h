@@ -11,6 +11,10 @@ void api_health(struct http_request *req);
 void api_ready(struct http_request *req);
 void api_metrics(struct http_request *req);
 
+/* api_docs.c */
+void api_openapi(struct http_request *req);
+void api_docs(struct http_request *req);
+
 /* api_workspaces.c */
 void api_workspaces_create(struct http_request *req);
 void api_workspaces_list(struct http_request *req);

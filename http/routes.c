@@ -23,6 +23,8 @@ static const struct http_route rows[] = {
 	{ HTTP_M_GET,	 "/ready",			   api_ready,			 R_NO_AUTH | R_POOL },
 	{ HTTP_M_GET,	 API "/ready",			   api_ready,			 R_NO_AUTH | R_POOL },
 	{ HTTP_M_GET,	 "/metrics",			   api_metrics,			 R_POOL },
+	{ HTTP_M_GET,	 "/openapi.yaml",		   api_openapi,			 0 },
+	{ HTTP_M_GET,	 "/docs",			   api_docs,			 0 },
 
 	{ HTTP_M_POST,	 API "/workspaces",		   api_workspaces_create,	 R_CHANGES | R_POOL },
 	{ HTTP_M_GET,	 API "/workspaces",		   api_workspaces_list,		 R_POOL },

@@ -7,9 +7,9 @@ set -euo pipefail
 
 build=(build-essential pkg-config rpcsvc-proto libtirpc-dev libuv1-dev libjansson-dev libsqlite3-dev
 	libcmocka-dev node-llhttp libseccomp-dev libcap-ng-dev libsodium-dev libpcre2-dev libarchive-dev
-	libfuse3-dev fuse3 libcurl4-openssl-dev curl jq)
+	libfuse3-dev fuse3 libcurl4-openssl-dev curl jq python3 python3-yaml)
 # The guest machine of tests/nfs-guest fetches what it needs by itself.
-tests=(clang libclang-rt-14-dev clang-format cppcheck shellcheck python3 python3-pytest libnfs-utils sqlite3
+tests=(clang libclang-rt-14-dev clang-format cppcheck shellcheck python3-pytest python3-venv libnfs-utils sqlite3
 	git procps util-linux strace)
 
 wanted=("${build[@]}")
