@@ -81,8 +81,9 @@ void api_workspaces_backup(struct http_request *req)
 /* ---- in ------------------------------------------------------------------ */
 
 /*
- * The workspace is made first, in the pool; then the worker fills it while the body arrives; at the
- * end, in the pool again, it gets its name.  Whatever goes wrong before that removes it.
+ * The workspace is made first, in the pool, unfinished: nobody finds it.  Then the worker fills it
+ * while the body arrives; at the end, in the pool again, it gets its name and is served.  Whatever
+ * goes wrong before that removes it, and so does the next start when the daemon is killed.
  */
 struct restoring {
 	struct http_request *req;
@@ -91,14 +92,15 @@ struct restoring {
 	struct buf meta;         /* owned */
 	struct archive_skipped skipped;
 	struct arc_note end;
-	bool is_done; /* the workspace stays */
+	bool is_done; /* the workspace is served and stays */
 };
 
 static void make_workspace(struct http_request *req)
 {
 	struct restoring *r = req->user;
+	const struct ws_create c = {.is_unfinished = true};
 	struct err err = {0};
-	int rc = ws_create(req->core->options->registry, &(struct ws_create){0}, &r->ws, &err);
+	int rc = ws_create(req->core->options->registry, &c, &r->ws, &err);
 
 	if (rc < 0)
 		http_response_errno(req, rc, &err);
@@ -111,7 +113,7 @@ static void cleanup(struct http_request *req)
 	struct err err = {0};
 
 	if (r->ws != NULL && !r->is_done &&
-	    ws_delete(req->core->options->registry, r->ws->id, &err) < 0)
+	    ws_abandon(req->core->options->registry, r->ws, &err) < 0)
 		log_error(LOG_HTTP, "what a failed restore left is still there id=%s why=\"%s\"",
 			  req->id, err.msg);
 	workspace_unref(r->ws);
@@ -148,7 +150,6 @@ static void answer_restored(struct restoring *r)
 	archive_skipped_put(&r->skipped, &r->end, &o);
 	json_out_close(&o, '}');
 	http_response_json_end(req, 200, &o);
-	r->is_done = req->res.status == 200;
 }
 
 static void finish(struct http_request *req)
@@ -166,6 +167,9 @@ static void finish(struct http_request *req)
 	rc = read_meta(r, &meta, &p, &err);
 	if (rc >= 0)
 		rc = ws_update(req->core->options->registry, r->ws, &p, &err);
+	if (rc >= 0)
+		rc = ws_finish(req->core->options->registry, r->ws, &err);
+	r->is_done = rc >= 0;
 	if (rc < 0)
 		http_response_errno(req, rc, &err);
 	else

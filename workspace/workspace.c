@@ -715,22 +715,34 @@ static int new_row(struct ws_registry *r, const struct ws_create *c, struct ws_r
 	return 0;
 }
 
+static int take_back(struct ws_registry *r, const char *id, struct err *err)
+{
+	/* It may have got as far as LIVE. */
+	(void)store_ws_set_state(r->store, id, WS_ROW_MAKING, NULL);
+	return ws_registry_remove(r, id, err);
+}
+
 static void roll_back(struct ws_registry *r, const char *id)
 {
 	struct err err = {0};
 
-	/* It may have got as far as LIVE. */
-	(void)store_ws_set_state(r->store, id, WS_ROW_MAKING, NULL);
-	if (ws_registry_remove(r, id, &err) < 0)
+	if (take_back(r, id, &err) < 0)
 		log_error(LOG_WS,
 			  "a failed creation is removed at the next start ws=%.*s why=\"%s\"",
 			  SHORT_ID, id, err.msg);
 }
 
-/* Everything between the row MAKING and an answer.  The registry comes last: what can be found is
- * complete. */
+/* The registry comes last: what can be found is complete. */
+static int show_workspace(struct ws_registry *r, struct workspace *ws, struct err *err)
+{
+	int rc = store_ws_set_state(r->store, ws->id, WS_ROW_LIVE, err);
+
+	return rc < 0 ? rc : registry_add(r, ws, err);
+}
+
+/* Everything between the row MAKING and an answer. */
 static int make_workspace(struct ws_registry *r, const struct ws_row *row, struct workspace *ws,
-			  struct err *err)
+			  bool is_unfinished, struct err *err)
 {
 	int rc = make_folders(r, row->id);
 
@@ -739,9 +751,8 @@ static int make_workspace(struct ws_registry *r, const struct ws_row *row, struc
 	rc = open_root(r, ws, err);
 	if (rc < 0)
 		return rc;
-	rc = store_ws_set_state(r->store, row->id, WS_ROW_LIVE, err);
-	if (rc == 0)
-		rc = registry_add(r, ws, err);
+	if (!is_unfinished)
+		rc = show_workspace(r, ws, err);
 	if (rc < 0 && r->o.on_gone != NULL)
 		r->o.on_gone(r->o.arg, ws);
 	return rc;
@@ -757,7 +768,8 @@ int ws_registry_has_room(struct ws_registry *r, struct err *err)
 	if (r->o.max_workspaces == 0 || n < r->o.max_workspaces)
 		return 0;
 	return err_set(err, -EDQUOT,
-		       "there are %zu workspaces, as many as the limit of open files allows: delete one, or "
+		       "there are %zu workspaces, as many as the limit of open files allows: "
+		       "delete one, or "
 		       "raise the limit",
 		       n);
 }
@@ -778,18 +790,36 @@ int ws_create(struct ws_registry *r, const struct ws_create *c, struct workspace
 		goto out;
 	rc = ws_registry_from_row(r, &row, &ws, err);
 	if (rc == 0)
-		rc = make_workspace(r, &row, ws, err);
+		rc = make_workspace(r, &row, ws, c->is_unfinished, err);
 	if (rc < 0) {
 		roll_back(r, row.id);
 		goto out;
 	}
-	log_info(LOG_WS, "created ws=%.*s", SHORT_ID, ws->id);
+	if (!c->is_unfinished)
+		log_info(LOG_WS, "created ws=%.*s", SHORT_ID, ws->id);
 	*ret = ws;
 	ws = NULL;
 out:
 	workspace_unref(ws);
 	ws_row_fini(&row);
 	return rc < 0 ? err_wrap(err, rc, "create workspace") : 0;
+}
+
+int ws_finish(struct ws_registry *r, struct workspace *ws, struct err *err)
+{
+	int rc = show_workspace(r, ws, err);
+
+	if (rc < 0)
+		return err_wrap(err, rc, "create workspace");
+	log_info(LOG_WS, "created ws=%.*s", SHORT_ID, ws->id);
+	return 0;
+}
+
+int ws_abandon(struct ws_registry *r, struct workspace *ws, struct err *err)
+{
+	if (r->o.on_gone != NULL)
+		r->o.on_gone(r->o.arg, ws);
+	return take_back(r, ws->id, err);
 }
 
 bool ws_registry_retire(struct ws_registry *r, struct workspace *ws)
