@@ -109,8 +109,8 @@ static bool take_name(struct fop *op, const struct nfs3_dirent *e, struct dir_na
 static size_t add_plain(struct fop *op, char *dst, size_t room, const struct nfs3_dirent *e,
 			const struct dir_name *n)
 {
-	const struct stat st = {.st_ino = e->fileid,
-				.st_mode = e->has_attrs ? fuse_attr_type(e->attrs.type) : 0};
+	const struct stat st = { .st_ino = e->fileid,
+				 .st_mode = e->has_attrs ? fuse_attr_type(e->attrs.type) : 0 };
 
 	return fuse_add_direntry(op->req, dst, room, n->text, &st, (off_t)e->cookie);
 }
@@ -118,7 +118,7 @@ static size_t add_plain(struct fop *op, char *dst, size_t room, const struct nfs
 static size_t add_plus(struct fop *op, char *dst, size_t room, const struct nfs3_dirent *e,
 		       const struct dir_name *n, uint64_t sent_seq)
 {
-	struct fuse_entry_param p = {.attr = {.st_ino = e->fileid}};
+	struct fuse_entry_param p = { .attr = { .st_ino = e->fileid } };
 	struct finode *ino = NULL;
 	nfs_fh3 fh;
 	size_t size;
@@ -243,8 +243,8 @@ static void on_page(struct fop *op, const struct nfs_result *r)
 static void fetch(struct fop *op)
 {
 	struct open_dir *d = dir_of(op);
-	READDIRPLUS3args plus = {.dir = finode_fh(op->ino), .cookie = op->off};
-	READDIR3args plain = {.dir = finode_fh(op->ino), .cookie = op->off};
+	READDIRPLUS3args plus = { .dir = finode_fh(op->ino), .cookie = op->off };
+	READDIR3args plain = { .dir = finode_fh(op->ino), .cookie = op->off };
 
 	if (op->off != 0) {
 		memcpy(plus.cookieverf, d->verf, sizeof(d->verf));

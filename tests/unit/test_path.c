@@ -187,7 +187,8 @@ static void test_the_parent_of_what_was_moved_out_is_stale(void **state)
 	(void)close(up);
 	(void)snprintf(outside, sizeof(outside), "%s/moved", f->dir);
 	assert_int_equal(renameat(f->files, "p", AT_FDCWD, outside), 0);
-	assert_int_equal(path_open_parent(fd, ws->root_ino, ws->root_dev_major, ws->root_dev_minor), -ESTALE);
+	assert_int_equal(path_open_parent(fd, ws->root_ino, ws->root_dev_major, ws->root_dev_minor),
+			 -ESTALE);
 	(void)close(fd);
 }
 
@@ -196,11 +197,15 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_nothing_leads_out, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_links_that_stay_inside_work, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_a_swapped_directory_never_leads_out, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_a_tree_of_any_depth_is_removed, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_leftovers_of_an_interrupted_removal_go_too, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_swapped_directory_never_leads_out, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_a_tree_of_any_depth_is_removed, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_leftovers_of_an_interrupted_removal_go_too,
+						setup, teardown),
 		cmocka_unit_test(test_names_are_checked),
-		cmocka_unit_test_setup_teardown(test_the_parent_of_what_was_moved_out_is_stale, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_the_parent_of_what_was_moved_out_is_stale,
+						setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
