@@ -3,22 +3,6 @@
 
 #include "tests/unit/ws_fixture.h"
 
-static int setup(void **state)
-{
-	struct ws_fixture *f = calloc(1, sizeof(*f));
-
-	fixture_open(f);
-	*state = f;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	fixture_close(*state);
-	free(*state);
-	return 0;
-}
-
 static mode_t mode_of(struct ws_fixture *f, const char *name)
 {
 	struct stat st;
@@ -385,7 +369,7 @@ static void test_links_and_nodes(void **state)
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 	const struct CMUnitTest tests[] = {
 		T(test_modes_are_as_asked_whatever_the_umask),
 		T(test_guarded_and_unchecked),

@@ -5,22 +5,6 @@
 #include "base/clock.h"
 #include "tests/unit/ws_fixture.h"
 
-static int setup(void **state)
-{
-	struct ws_fixture *f = calloc(1, sizeof(*f));
-
-	fixture_open(f);
-	*state = f;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	fixture_close(*state);
-	free(*state);
-	return 0;
-}
-
 static void test_a_key_finds_the_file_after_rename_and_restart(void **state)
 {
 	struct ws_fixture *f = *state;
@@ -280,7 +264,7 @@ static void test_a_deleted_workspace_is_stale(void **state)
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 	const struct CMUnitTest tests[] = {
 		T(test_a_key_finds_the_file_after_rename_and_restart),
 		T(test_a_removed_file_is_stale_and_no_other),

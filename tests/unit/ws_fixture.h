@@ -122,6 +122,24 @@ static inline void fixture_local_file(struct ws_fixture *f, const char *name, co
 	(void)close(fd);
 }
 
+/* For cmocka: *state is a fixture of the test's own. */
+static inline int fixture_setup(void **state)
+{
+	struct ws_fixture *f = calloc(1, sizeof(*f));
+
+	assert_non_null(f);
+	fixture_open(f);
+	*state = f;
+	return 0;
+}
+
+static inline int fixture_teardown(void **state)
+{
+	fixture_close(*state);
+	free(*state);
+	return 0;
+}
+
 static inline struct inode *fixture_lookup(struct ws_fixture *f, const char *name)
 {
 	struct inode *ino = NULL;
