@@ -52,12 +52,12 @@
  * running: those must find some whatever clients do, or a change would be half done. */
 #define FDS_OF_PARTS               96u /* the database, loops and pools; at most half of all */
 #define WORKSPACE_FD_SHARE_PERCENT 10
-#define CACHE_FD_SHARE_PERCENT     60
+#define CACHE_FD_SHARE_PERCENT     58
 #define CACHE_FDS_MAX              400000u
 #define NFS_FD_SHARE_PERCENT       20
 #define NFS_CONNS_MAX              4096u
-#define HTTP_FD_SHARE_PERCENT      6
-#define HTTP_CONNS_MAX             1024u
+#define HTTP_FD_SHARE_PERCENT      8
+#define HTTP_CONNS_MAX             4096u
 
 #define URL_HOST_MAX 272 /* bytes: a host name has at most 255 */
 
