@@ -202,7 +202,7 @@ static int check_value(const struct config_row *r, const char *value, struct err
 	return rc;
 }
 
-/* ---- reading --------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------ */
 
 int config_new(struct config **ret)
 {
@@ -215,7 +215,7 @@ static void forget(struct config_value *v)
 	if (v->text != NULL)
 		explicit_bzero(v->text, strlen(v->text));
 	free(v->text);
-	*v = (struct config_value){0};
+	*v = (struct config_value){ 0 };
 }
 
 void config_free(struct config *c)
@@ -355,7 +355,7 @@ int config_load_env(struct config *c, char *const *env, struct err *err)
 	return 0;
 }
 
-/* ---- unknown names --------------------------------------------------------- */
+/* ---- unknown names ------------------------------------------------------ */
 
 #define NAME_MAX_COMPARED 64 /* longer ones are cut: no setting is that long */
 
@@ -431,7 +431,7 @@ void config_warn_unknown(char *const *env)
 	}
 }
 
-/* ---- values ---------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------- */
 
 const char *config_text(const struct config *c, enum config_id id)
 {
@@ -479,7 +479,7 @@ void config_local_uids(const struct config *c, struct peer_uids *ret)
 	*ret = (struct peer_uids){
 		.everyone = config_bool(c, CFG_ALLOW_UNAUTHENTICATED),
 		.n = 2,
-		.uid = {0, geteuid()},
+		.uid = { 0, geteuid() },
 	};
 	/* checked when it was set */
 	if (config_text(c, CFG_LOCAL_UIDS) != NULL)
@@ -490,7 +490,7 @@ void config_exports(const struct config *c, struct export_rules *ret)
 {
 	const char *text = config_text(c, CFG_NFS_EXPORTS);
 
-	*ret = (struct export_rules){0};
+	*ret = (struct export_rules){ 0 };
 	if (text == NULL && config_bool(c, CFG_ALLOW_UNAUTHENTICATED))
 		text = "*";
 	if (text != NULL)
@@ -531,7 +531,7 @@ int config_api_keys(const struct config *c, struct config_list *ret, struct err 
 {
 	const char *value = config_text(c, CFG_API_KEY);
 
-	*ret = (struct config_list){0};
+	*ret = (struct config_list){ 0 };
 	if (value == NULL)
 		return 0;
 	if (value[0] == '@')
@@ -573,7 +573,7 @@ int config_check(const struct config *c, struct err *err)
 	return 0;
 }
 
-/* ---- printing -------------------------------------------------------------- */
+/* ---- printing ----------------------------------------------------------- */
 
 static const char *type_text(const struct config_row *r, char *dst, size_t dst_len)
 {
@@ -691,7 +691,8 @@ static void print_value(FILE *out, const char *value)
 void config_print_values(FILE *out, const struct config *c)
 {
 	static const char *const sources[] = {
-		[FROM_DEFAULT] = "default", [FROM_FILE] = "file", [FROM_ENV] = "environment"};
+		[FROM_DEFAULT] = "default", [FROM_FILE] = "file", [FROM_ENV] = "environment"
+	};
 
 	for (int i = 0; i < CFG_N; i++) {
 		const char *value = config_text(c, i);
@@ -711,7 +712,7 @@ void config_print_values(FILE *out, const struct config *c)
 	}
 }
 
-/* ---- what is worth a line at the start ----------------------------------------- */
+/* ---- what is worth a line at the start ---------------------------------- */
 
 static void note_unused(const struct config *c)
 {
@@ -730,7 +731,7 @@ static bool is_wildcard(const struct config *c, enum config_id id)
 
 void config_log_notes(const struct config *c)
 {
-	static const enum config_id addresses[] = {CFG_HTTP_HOST, CFG_NFS_BIND};
+	static const enum config_id addresses[] = { CFG_HTTP_HOST, CFG_NFS_BIND };
 
 	note_unused(c);
 	for (size_t i = 0; i < ARRAY_LEN(addresses); i++)

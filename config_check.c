@@ -35,8 +35,8 @@ bool config_is_one_of(const char *words, const char *value)
 
 int config_parse_bool(const char *value, bool *ret)
 {
-	static const char *const yes[] = {"1", "true", "yes", "on"};
-	static const char *const no[] = {"0", "false", "no", "off"};
+	static const char *const yes[] = { "1", "true", "yes", "on" };
+	static const char *const no[] = { "0", "false", "no", "off" };
 
 	for (size_t i = 0; i < ARRAY_LEN(yes); i++) {
 		if (strcasecmp(value, yes[i]) == 0 || strcasecmp(value, no[i]) == 0) {
@@ -202,7 +202,7 @@ int config_parse_uids(const char *value, struct peer_uids *set)
 
 int config_check_local_uids(const char *value, struct err *err)
 {
-	struct peer_uids set = {.n = 2}; /* root and our own come first */
+	struct peer_uids set = { .n = 2 }; /* root and our own come first */
 	int rc = config_parse_uids(value, &set);
 
 	if (rc == -E2BIG)
@@ -298,7 +298,7 @@ int config_check_api_key(const char *value, struct err *err)
 
 int config_list_split(const char *text, struct config_list *ret)
 {
-	struct config_list l = {.text_len = strlen(text), .n = 0};
+	struct config_list l = { .text_len = strlen(text), .n = 0 };
 	const char *at = text, *item;
 	size_t len, n = 0;
 
@@ -324,5 +324,5 @@ void config_list_free(struct config_list *l)
 		explicit_bzero(l->text, l->text_len);
 	free(l->text);
 	free(l->item);
-	*l = (struct config_list){0};
+	*l = (struct config_list){ 0 };
 }

@@ -46,7 +46,7 @@
 #define EXIT_INTERRUPTED 130 /* 128 + SIGINT, as a shell would say */
 
 #define STOP_DEADLINE_MS 10000u /* for each of HTTP and NFS to finish what runs */
-#define HOUSEKEEPING_MS 1000u /* how long a hint may wait to be stored */
+#define HOUSEKEEPING_MS  1000u  /* how long a hint may wait to be stored */
 
 /* Of the descriptors that the process may open.  The rest is for calls that are
  * running: those must find some whatever clients do, or a change would be half done. */
@@ -97,14 +97,13 @@ struct daemon {
 /* Set by the handler of SIGUSR1, which must not write a line itself. */
 static volatile sig_atomic_t debug_was_toggled;
 
-/* ---- systemd
- * ------------------------------------------------------------------------------------- */
+/* ---- systemd ------------------------------------------------------------ */
 
 /* sd_notify(3) without the library: one datagram.  A start that nobody waits for has no
  * NOTIFY_SOCKET. */
 static void notify_systemd(const char *state)
 {
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	const char *path = getenv("NOTIFY_SOCKET");
 	auto_close int fd = -1;
 	size_t len;
@@ -124,8 +123,7 @@ static void notify_systemd(const char *state)
 			 strerror(errno));
 }
 
-/* ---- before privilege is given up
- * ------------------------------------------------------------------ */
+/* ---- before privilege is given up --------------------------------------- */
 
 /* Also when an ordinary user asks, whose server would not use it: the file may be for root's. */
 static int check_service_user(const struct config *c, struct err *err)
@@ -201,7 +199,7 @@ static int make_data_dir(struct daemon *d, struct err *err)
 /* The broker has raised the limit as far as the host lets it. */
 static unsigned fd_share(unsigned percent, unsigned max)
 {
-	struct rlimit lim = {.rlim_cur = 1024}; /* the smallest usual limit */
+	struct rlimit lim = { .rlim_cur = 1024 }; /* the smallest usual limit */
 	rlim_t n;
 
 	(void)getrlimit(RLIMIT_NOFILE, &lim);
@@ -209,8 +207,7 @@ static unsigned fd_share(unsigned percent, unsigned max)
 	return (unsigned)MAX(MIN(n / 100 * percent + n % 100 * percent / 100, max), 1u);
 }
 
-/* ---- the parts
- * ------------------------------------------------------------------------------------- */
+/* ---- the parts ---------------------------------------------------------- */
 
 static int start_broker(struct daemon *d, struct err *err)
 {
@@ -441,9 +438,10 @@ static int start_http(struct daemon *d, struct err *err)
 		.data_dir = d->caps.data_path,
 		.nfs_url_host = nfs_url_host(d->config, d->nfs_url_host, sizeof(d->nfs_url_host)),
 		.nfs_port = nfsd_port(d->nfsd),
-		.limits = {.max_conns = fd_share(HTTP_FD_SHARE_PERCENT, HTTP_CONNS_MAX),
-			   .client_rate = (unsigned)config_uint(d->config, CFG_HTTP_RATE),
-			   .client_active = (unsigned)config_uint(d->config, CFG_HTTP_CONCURRENCY)},
+		.limits = { .max_conns = fd_share(HTTP_FD_SHARE_PERCENT, HTTP_CONNS_MAX),
+			    .client_rate = (unsigned)config_uint(d->config, CFG_HTTP_RATE),
+			    .client_active =
+				    (unsigned)config_uint(d->config, CFG_HTTP_CONCURRENCY) },
 	};
 	config_local_uids(d->config, &d->http_options.local_uids);
 	set_archive_options(d, &d->http_options.archives);
@@ -451,8 +449,7 @@ static int start_http(struct daemon *d, struct err *err)
 	return http_server_start(&d->loop, &d->http_options, &d->http, err);
 }
 
-/* ---- while it runs
- * --------------------------------------------------------------------------------- */
+/* ---- while it runs ------------------------------------------------------ */
 
 static void on_stop_signal(uv_signal_t *h, int signum)
 {
@@ -480,7 +477,7 @@ static void on_broker_death(uv_poll_t *h, int status, int events)
 static void housekeeping_run(uv_work_t *w)
 {
 	struct daemon *d = w->data;
-	struct err err = {0};
+	struct err err = { 0 };
 	bool failed;
 
 	if (d->hints == NULL)
@@ -562,7 +559,7 @@ static void on_second_interrupt(int signum)
 
 static void handle_signal(int signum, void (*handler)(int))
 {
-	struct sigaction sa = {.sa_handler = handler, .sa_flags = SA_RESTART};
+	struct sigaction sa = { .sa_handler = handler, .sa_flags = SA_RESTART };
 
 	(void)sigaction(signum, &sa, NULL); /* fails only for a signal that does not exist */
 }
@@ -596,8 +593,7 @@ static int start_loop(struct daemon *d, struct err *err)
 	return 0;
 }
 
-/* ---- start and stop
- * -------------------------------------------------------------------------------- */
+/* ---- start and stop ----------------------------------------------------- */
 
 static int open_data(struct daemon *d, struct err *err)
 {
@@ -721,7 +717,7 @@ static void daemon_stop(struct daemon *d)
 
 static int run(struct daemon *d)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 	int rc = daemon_start(d, &err);
 
 	if (rc < 0) {
@@ -739,8 +735,7 @@ static int run(struct daemon *d)
 	return d->exit_code;
 }
 
-/* ---- command line
- * ---------------------------------------------------------------------------------- */
+/* ---- command line ------------------------------------------------------- */
 
 struct args {
 	const char *config_file; /* borrowed from argv */
@@ -775,10 +770,10 @@ static int parse_args(int argc, char **argv, struct args *a)
 		const char *name;
 		bool *flag;
 	} flags[] = {
-		{"--help", &a->help},
-		{"--version", &a->version},
-		{"--check-config", &a->check},
-		{"--print-config-docs", &a->docs}, /* for docs/configuration.md; not for users */
+		{ "--help", &a->help },
+		{ "--version", &a->version },
+		{ "--check-config", &a->check },
+		{ "--print-config-docs", &a->docs }, /* for docs/configuration.md; not for users */
 	};
 
 	for (int i = 1; i < argc; i++) {
@@ -811,7 +806,7 @@ static int finish_stdout(void)
 
 static int with_config(struct daemon *d, const struct args *a)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 	int rc = load_config(d, a->config_file, &err);
 
 	if (rc >= 0)
@@ -835,7 +830,7 @@ static int with_config(struct daemon *d, const struct args *a)
 int main(int argc, char **argv)
 {
 	static struct daemon d; /* static: the loop and its handles are large */
-	struct args a = {0};
+	struct args a = { 0 };
 	int code;
 
 	if (parse_args(argc, argv, &a) < 0)

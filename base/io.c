@@ -260,9 +260,9 @@ union fds_control {
 
 ssize_t io_send_fds(int sock, const void *p, size_t n, const int *fds, size_t n_fds)
 {
-	struct iovec iov = {.iov_base = (void *)(uintptr_t)p, .iov_len = n};
-	union fds_control control = {0};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct iovec iov = { .iov_base = (void *)(uintptr_t)p, .iov_len = n };
+	union fds_control control = { 0 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 	ssize_t rc;
 
 	assert(n_fds <= IO_FDS_MAX);
@@ -300,12 +300,12 @@ static void collect_fds(struct cmsghdr *c, int *fds, size_t room, size_t *n)
 
 ssize_t io_recv_fds(int sock, void *p, size_t n, int *fds, size_t *n_fds)
 {
-	struct iovec iov = {.iov_base = p, .iov_len = n};
+	struct iovec iov = { .iov_base = p, .iov_len = n };
 	union fds_control control;
-	struct msghdr msg = {.msg_iov = &iov,
-			     .msg_iovlen = 1,
-			     .msg_control = control.bytes,
-			     .msg_controllen = sizeof(control.bytes)};
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control.bytes,
+			      .msg_controllen = sizeof(control.bytes) };
 	size_t room = *n_fds;
 	ssize_t rc;
 

@@ -84,7 +84,7 @@ static int apply_word(struct settings *s, const char *word, size_t len, struct e
 
 int log_configure(const char *spec, struct err *err)
 {
-	struct settings s = {.level = LOG_INFO};
+	struct settings s = { .level = LOG_INFO };
 	const char *p = spec;
 
 	for (;;) {
@@ -207,7 +207,7 @@ void log_write_(enum log_level level, enum log_topic topic, const char *fmt, ...
 	int saved_errno = errno; /* callers log between a failed call and strerror(errno) */
 	char msg[MSG_MAX_BYTES];
 	char when[CLOCK_RFC3339_LEN];
-	struct line l = {.len = 0};
+	struct line l = { .len = 0 };
 	va_list ap;
 
 	va_start(ap, fmt);

@@ -51,7 +51,7 @@ int map_init(struct map *m, size_t n_buckets_hint)
 {
 	size_t n = MIN_BUCKETS;
 
-	*m = (struct map){0};
+	*m = (struct map){ 0 };
 	if (n_buckets_hint == 0)
 		return 0;
 	while (n < n_buckets_hint) {
@@ -66,7 +66,7 @@ void map_fini(struct map *m)
 {
 	assert(m->n_nodes == 0);
 	free(m->buckets);
-	*m = (struct map){0};
+	*m = (struct map){ 0 };
 }
 
 int map_insert(struct map *m, struct map_node *n, uint64_t hash)
@@ -176,8 +176,8 @@ uint64_t map_siphash(const uint8_t key[16], const void *data, size_t n)
 {
 	const uint8_t *p = data;
 	uint64_t k0 = load_le64(key), k1 = load_le64(key + 8);
-	uint64_t v[4] = {k0 ^ 0x736f6d6570736575ULL, k1 ^ 0x646f72616e646f6dULL,
-			 k0 ^ 0x6c7967656e657261ULL, k1 ^ 0x7465646279746573ULL};
+	uint64_t v[4] = { k0 ^ 0x736f6d6570736575ULL, k1 ^ 0x646f72616e646f6dULL,
+			  k0 ^ 0x6c7967656e657261ULL, k1 ^ 0x7465646279746573ULL };
 	uint64_t last = (uint64_t)n << 56;
 	size_t tail = n % 8;
 

@@ -108,7 +108,7 @@ static void put_addr(__be32 dst[4], const struct in6_addr *addr, int family)
 
 static struct in6_addr get_addr(const __be32 src[4], int family)
 {
-	struct in6_addr addr = {0};
+	struct in6_addr addr = { 0 };
 
 	if (family == AF_INET) {
 		addr.s6_addr[10] = 0xff;
@@ -130,18 +130,18 @@ static bool is_end(const struct end *e, const __be32 addr[4], __be16 port, int f
 static int ask(int nl, int family, const struct end *theirs, const struct end *ours)
 {
 	struct question q = {
-		.head = {.nlmsg_len = sizeof(q),
-			 .nlmsg_type = SOCK_DIAG_BY_FAMILY,
-			 .nlmsg_flags = NLM_F_REQUEST,
-			 .nlmsg_seq = (unsigned)family},
-		.req = {.sdiag_family = (unsigned char)family,
-			.sdiag_protocol = IPPROTO_TCP,
-			.idiag_states = ~0u,
-			.id = {.idiag_sport = htons(theirs->port),
-			       .idiag_dport = htons(ours->port),
-			       .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}},
+		.head = { .nlmsg_len = sizeof(q),
+			  .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+			  .nlmsg_flags = NLM_F_REQUEST,
+			  .nlmsg_seq = (unsigned)family },
+		.req = { .sdiag_family = (unsigned char)family,
+			 .sdiag_protocol = IPPROTO_TCP,
+			 .idiag_states = ~0u,
+			 .id = { .idiag_sport = htons(theirs->port),
+				 .idiag_dport = htons(ours->port),
+				 .idiag_cookie = { INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE } } },
 	};
-	struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
+	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
 
 	put_addr(q.req.id.idiag_src, &theirs->addr, family);
 	put_addr(q.req.id.idiag_dst, &ours->addr, family);
@@ -153,7 +153,7 @@ static int ask(int nl, int family, const struct end *theirs, const struct end *o
 /* The kernel answers within the send, so there is nothing to wait for. */
 static int hear(int nl, int family, union answer *a)
 {
-	struct sockaddr_nl from = {0};
+	struct sockaddr_nl from = { 0 };
 	socklen_t from_len = sizeof(from);
 	ssize_t n = recvfrom(nl, a, sizeof(*a), MSG_DONTWAIT, (struct sockaddr *)&from, &from_len);
 
@@ -213,7 +213,7 @@ static int unix_uid(int sock, uid_t *ret)
 
 int peer_local_uid(int sock, uid_t *ret)
 {
-	struct sockaddr_storage us = {0}, them = {0};
+	struct sockaddr_storage us = { 0 }, them = { 0 };
 	socklen_t us_len = sizeof(us), them_len = sizeof(them);
 	struct end ours, theirs;
 

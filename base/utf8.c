@@ -16,7 +16,7 @@ static size_t length_of(unsigned char c)
 
 uint32_t utf8_take(const char *p, size_t n, size_t *ret_len)
 {
-	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
 	const unsigned char *u = (const unsigned char *)p;
 	size_t len = length_of(u[0]);
 	uint32_t c = len == 1 ? u[0] : u[0] & (0x7fu >> len);

@@ -50,7 +50,7 @@
  * cache. */
 #define DEPTH_MAX 4096
 
-static const unsigned kept_caps[] = {CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE};
+static const unsigned kept_caps[] = { CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE };
 
 struct broker_state {
 	uid_t service_uid;
@@ -67,8 +67,7 @@ struct root {
 	bool is_adopted; /* lies elsewhere than in the data directory */
 };
 
-/* ---- what lies where
- * ------------------------------------------------------------------------------- */
+/* ---- what lies where ---------------------------------------------------- */
 
 static int look(int fd, struct statx *ret)
 {
@@ -132,8 +131,7 @@ static int check_beneath(const struct root *root, int fd, struct statx st)
 	return -ESTALE;
 }
 
-/* ---- workspaces
- * ------------------------------------------------------------------------------------- */
+/* ---- workspaces --------------------------------------------------------- */
 
 static struct root *find_root(const struct broker_state *b, uint64_t key)
 {
@@ -235,8 +233,7 @@ static int op_unregister(struct broker_state *b, const struct broker_request *re
 	return 0;
 }
 
-/* ---- opening
- * ----------------------------------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------ */
 
 union handle {
 	struct file_handle head;
@@ -247,7 +244,7 @@ static int probe_handles(int dir_fd)
 {
 	auto_close int dir = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	auto_close int fd = -1;
-	union handle h = {.head.handle_bytes = BROKER_BYTES_MAX};
+	union handle h = { .head.handle_bytes = BROKER_BYTES_MAX };
 	int mount_id;
 
 	if (dir < 0)
@@ -269,7 +266,7 @@ static int op_open_handle(struct broker_state *b, const struct broker_request *r
 {
 	const struct root *root = find_root(b, req->ws_key);
 	auto_close int fd = -1;
-	union handle h = {.head = {.handle_bytes = req->n_bytes, .handle_type = req->htype}};
+	union handle h = { .head = { .handle_bytes = req->n_bytes, .handle_type = req->htype } };
 	struct statx st;
 	int rc;
 
@@ -362,13 +359,12 @@ static int op_open_file(struct broker_state *b, const struct broker_request *req
 	return 0;
 }
 
-/* ---- adopting
- * ------------------------------------------------------------------------------ */
+/* ---- adopting ----------------------------------------------------------- */
 
 /* Is @fd at or below @top?  Every answer but a clear no is a yes. */
 static bool may_be_beneath(const struct statx *top, int fd)
 {
-	struct root root = {.st = *top};
+	struct root root = { .st = *top };
 	struct statx st;
 
 	return look(fd, &st) < 0 || check_beneath(&root, fd, st) != -ESTALE;
@@ -393,7 +389,7 @@ static bool look_for_overlap(struct map_node *n, void *arg)
 /* Two workspaces must not share a file, and none may show the data directory. */
 static int check_overlap(struct broker_state *b, int fd)
 {
-	struct overlap o = {.fd = fd};
+	struct overlap o = { .fd = fd };
 	struct statx data;
 	int rc = look(fd, &o.st);
 
@@ -441,8 +437,7 @@ static int op_adopt(struct broker_state *b, const struct broker_request *req, in
 	return add_root(b, req->ws_key, take_fd(&fd), true);
 }
 
-/* ---- serving
- * ------------------------------------------------------------------------------------------ */
+/* ---- serving ------------------------------------------------------------ */
 
 struct op {
 	int (*run)(struct broker_state *b, const struct broker_request *req, int in_fd,
@@ -495,8 +490,7 @@ static int serve_one(struct broker_state *b)
 	return n < 0 ? (int)n : 1;
 }
 
-/* ---- becoming the broker
- * ------------------------------------------------------------------------------ */
+/* ---- becoming the broker ------------------------------------------------ */
 
 /* Descriptors 0 to 2, the socket and the data directory, and no other. */
 static int settle_descriptors(const struct broker_setup *setup)
@@ -527,7 +521,9 @@ static int settle_descriptors(const struct broker_setup *setup)
  * socket. */
 static void settle_signals(void)
 {
-	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
+	static const int ignored[] = {
+		SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2
+	};
 	sigset_t none;
 
 	for (int sig = 1; sig < NSIG; sig++)
@@ -564,9 +560,9 @@ static int settle(const struct broker_setup *setup, struct err *err)
 
 _Noreturn void broker_run(const struct broker_setup *setup)
 {
-	struct broker_state b = {0};
-	struct broker_hello hello = {0};
-	struct err err = {0};
+	struct broker_state b = { 0 };
+	struct broker_hello hello = { 0 };
+	struct err err = { 0 };
 	int rc = settle_descriptors(setup);
 
 	if (rc < 0)

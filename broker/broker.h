@@ -15,8 +15,7 @@ struct service_user {
 	gid_t gid;
 };
 
-/* ---- privilege.c: all of these run while there is one thread
- * -------------------------------------- */
+/* ---- privilege.c: all of these run while there is one thread ------------ */
 
 /**
  * privilege_service_user() - whom to become
@@ -45,8 +44,7 @@ int privilege_hide(bool is_dumpable, struct err *err);
  */
 void privilege_raise_nofile(void);
 
-/* ---- data_dir.c
- * ------------------------------------------------------------------------------------ */
+/* ---- data_dir.c --------------------------------------------------------- */
 
 /**
  * data_dir_prepare() - make the data directory the service user's, mode 0700
@@ -66,8 +64,7 @@ struct adopt_roots {
 	size_t n;
 };
 
-/* ---- adopt.c
- * --------------------------------------------------------------------------------------- */
+/* ---- adopt.c ------------------------------------------------------------ */
 
 /**
  * adopt_open() - a directory strictly below one of @roots, for reading
@@ -78,8 +75,7 @@ struct adopt_roots {
  */
 int adopt_open(const struct adopt_roots *roots, const char path[4096]);
 
-/* ---- broker.c
- * -------------------------------------------------------------------------------------- */
+/* ---- broker.c ----------------------------------------------------------- */
 
 struct broker_setup {
 	int sock;                        /* our end of the socket pair */

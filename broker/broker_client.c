@@ -39,13 +39,12 @@ struct broker {
 	pid_t pid;
 };
 
-/* ---- requests
- * ----------------------------------------------------------------------------------------- */
+/* ---- requests ----------------------------------------------------------- */
 
 /* Return: what the broker answered, or -EPIPE when it is gone. */
 static int exchange(struct broker *b, const void *req, size_t req_len, int in_fd, int *ret_fd)
 {
-	struct broker_reply reply = {0};
+	struct broker_reply reply = { 0 };
 	size_t n_fds = 1;
 	int fd = -1;
 	ssize_t n = io_send_fds(b->sock, req, req_len, &in_fd, in_fd >= 0 ? 1 : 0);
@@ -83,7 +82,7 @@ static int ask(struct broker *b, const struct broker_request *req, int in_fd, in
 
 int broker_register(struct broker *b, uint64_t ws_key, const char *ws_id, struct err *err)
 {
-	struct broker_request req = {.op = BROKER_REGISTER, .ws_key = ws_key};
+	struct broker_request req = { .op = BROKER_REGISTER, .ws_key = ws_key };
 	size_t n = strlen(ws_id);
 	int rc;
 
@@ -103,16 +102,16 @@ static const struct {
 	int rc;
 	const char *text;
 } adopt_refusals[] = {
-	{-ENOENT, "there is no such directory"},
-	{-ENOTDIR, "it is no directory"},
-	{-ELOOP, "a link is on the way to it"},
-	{-EPERM, "it is not below one of WORKSPACE_ADOPT_ROOTS"},
-	{-EACCES,
-	 "it does not belong to the user the server runs as: hand it over, with all in it"},
-	{-EBUSY, "it holds, or lies in, the data directory or another workspace"},
-	{-EXDEV, "it is on another file system than the directory of WORKSPACE_ADOPT_ROOTS"},
-	{-EOPNOTSUPP, "its file system has no file handles"},
-	{-ENAMETOOLONG, "its path is too long"},
+	{ -ENOENT, "there is no such directory" },
+	{ -ENOTDIR, "it is no directory" },
+	{ -ELOOP, "a link is on the way to it" },
+	{ -EPERM, "it is not below one of WORKSPACE_ADOPT_ROOTS" },
+	{ -EACCES,
+	  "it does not belong to the user the server runs as: hand it over, with all in it" },
+	{ -EBUSY, "it holds, or lies in, the data directory or another workspace" },
+	{ -EXDEV, "it is on another file system than the directory of WORKSPACE_ADOPT_ROOTS" },
+	{ -EOPNOTSUPP, "its file system has no file handles" },
+	{ -ENAMETOOLONG, "its path is too long" },
 };
 
 static int explain_adopt(int rc, struct err *err)
@@ -125,7 +124,7 @@ static int explain_adopt(int rc, struct err *err)
 
 int broker_adopt(struct broker *b, uint64_t ws_key, const char *path, struct err *err)
 {
-	struct broker_adopt req = {.head = {.op = BROKER_ADOPT, .ws_key = ws_key}};
+	struct broker_adopt req = { .head = { .op = BROKER_ADOPT, .ws_key = ws_key } };
 	size_t n = strlen(path);
 	int fd, rc;
 
@@ -140,7 +139,7 @@ int broker_adopt(struct broker *b, uint64_t ws_key, const char *path, struct err
 
 int broker_unregister(struct broker *b, uint64_t ws_key)
 {
-	struct broker_request req = {.op = BROKER_UNREGISTER, .ws_key = ws_key};
+	struct broker_request req = { .op = BROKER_UNREGISTER, .ws_key = ws_key };
 
 	return ask(b, &req, -1, NULL);
 }
@@ -148,7 +147,7 @@ int broker_unregister(struct broker *b, uint64_t ws_key)
 int broker_open_handle(struct broker *b, uint64_t ws_key, uint8_t htype, const void *bytes,
 		       size_t len)
 {
-	struct broker_request req = {.op = BROKER_OPEN_HANDLE, .ws_key = ws_key, .htype = htype};
+	struct broker_request req = { .op = BROKER_OPEN_HANDLE, .ws_key = ws_key, .htype = htype };
 	int fd, rc;
 
 	if (len > sizeof(req.bytes))
@@ -161,8 +160,9 @@ int broker_open_handle(struct broker *b, uint64_t ws_key, uint8_t htype, const v
 
 int broker_open_file(struct broker *b, uint64_t ws_key, int path_fd, int flags)
 {
-	struct broker_request req = {
-		.op = BROKER_OPEN_FILE, .ws_key = ws_key, .flags = (uint32_t)flags};
+	struct broker_request req = { .op = BROKER_OPEN_FILE,
+				      .ws_key = ws_key,
+				      .flags = (uint32_t)flags };
 	int fd, rc;
 
 	assert(path_fd >= 0);
@@ -175,8 +175,7 @@ int broker_pidfd(const struct broker *b)
 	return b->pidfd;
 }
 
-/* ---- start and stop
- * ------------------------------------------------------------------------------------ */
+/* ---- start and stop ----------------------------------------------------- */
 
 static void reap(pid_t pid)
 {
@@ -216,7 +215,8 @@ static int fork_broker(struct broker *b, int data_fd, const struct service_user 
 		       const struct adopt_roots *roots, struct err *err)
 {
 	struct broker_setup setup = {
-		.data_fd = data_fd, .parent = getpid(), .user = user, .roots = *roots};
+		.data_fd = data_fd, .parent = getpid(), .user = user, .roots = *roots
+	};
 	int sv[2], rc;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
@@ -318,7 +318,7 @@ static int give_up_privilege(const struct service_user *user, struct err *err)
 
 static void fill_caps(struct broker *b, bool is_root, int data_fd, struct broker_caps *ret)
 {
-	struct broker_request probe = {.op = BROKER_PROBE_HANDLES};
+	struct broker_request probe = { .op = BROKER_PROBE_HANDLES };
 
 	*ret = (struct broker_caps){
 		.is_root = is_root,
@@ -346,7 +346,7 @@ int broker_start(const struct broker_options *o, struct broker **ret, struct bro
 	bool is_root = geteuid() == 0;
 	auto_close int data_fd = -1;
 	struct service_user user;
-	struct adopt_roots roots = {0};
+	struct adopt_roots roots = { 0 };
 	struct broker_caps caps;
 	struct broker *b = NULL;
 	int rc;

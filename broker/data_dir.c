@@ -117,7 +117,8 @@ int data_dir_prepare(int fd, const struct service_user *user, struct err *err)
 	}
 	if (user != NULL && st.st_uid != user->uid) {
 		struct handover h = {
-			.user = user, .old_uid = st.st_uid, .dev = st.st_dev, .err = err};
+			.user = user, .old_uid = st.st_uid, .dev = st.st_dev, .err = err
+		};
 
 		rc = walk(&h, fd);
 		return rc < 0 ? rc : hand_over(&h, fd);

@@ -34,7 +34,7 @@ struct helper {
 	pid_t pid;
 };
 
-/* ---- Landlock ------------------------------------------------------------ */
+/* ---- Landlock ----------------------------------------------------------- */
 
 /* Rights that came after the headers of Debian 12. */
 #ifndef LANDLOCK_ACCESS_FS_TRUNCATE
@@ -57,8 +57,8 @@ struct helper {
 static int shut_out_other_files(int dir_fd)
 {
 	uint64_t below = WORKER_RIGHTS;
-	struct landlock_ruleset_attr all = {.handled_access_fs = WORKER_RIGHTS | OTHER_RIGHTS};
-	struct landlock_path_beneath_attr rule = {.parent_fd = dir_fd};
+	struct landlock_ruleset_attr all = { .handled_access_fs = WORKER_RIGHTS | OTHER_RIGHTS };
+	struct landlock_path_beneath_attr rule = { .parent_fd = dir_fd };
 	auto_close int rules = -1;
 	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 
@@ -78,11 +78,11 @@ static int shut_out_other_files(int dir_fd)
 	return 0;
 }
 
-/* ---- a worker ------------------------------------------------------------ */
+/* ---- a worker ----------------------------------------------------------- */
 
 static int limit(__rlimit_resource_t what, uint64_t max)
 {
-	struct rlimit rl = {(rlim_t)max, (rlim_t)max};
+	struct rlimit rl = { (rlim_t)max, (rlim_t)max };
 
 	return setrlimit(what, &rl) < 0 ? -errno : 0;
 }
@@ -116,7 +116,7 @@ static _Noreturn void be_worker(helper_fn run, pid_t parent, const void *job, si
 	_exit(0);
 }
 
-/* ---- the helper ---------------------------------------------------------- */
+/* ---- the helper --------------------------------------------------------- */
 
 /* One job.  Return: false when the main process is gone. */
 static bool serve_one(helper_fn run)
@@ -152,8 +152,8 @@ static int settle_descriptors(int sock)
 /* Ctrl-C in the terminal goes to the whole group; the helper ends after the main process. */
 static void settle_signals(void)
 {
-	static const int ignored[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGPIPE,
-				      SIGUSR1, SIGUSR2, SIGXFSZ, SIGCHLD /* no zombies */};
+	static const int ignored[] = { SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGPIPE,
+				       SIGUSR1, SIGUSR2, SIGXFSZ, SIGCHLD /* no zombies */ };
 	sigset_t none;
 
 	for (int sig = 1; sig < NSIG; sig++)
@@ -181,7 +181,7 @@ static _Noreturn void be_helper(helper_fn run, int sock, pid_t parent)
 	_exit(0);
 }
 
-/* ---- the main process's side --------------------------------------------- */
+/* ---- the main process's side -------------------------------------------- */
 
 int helper_start(helper_fn run, struct helper **ret, struct err *err)
 {

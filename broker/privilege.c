@@ -29,8 +29,7 @@
 #define NOFILE_WANT  1048576u    /* the kernel's default for fs.nr_open */
 #define ID_MAX       4294967294u /* (uid_t)-1 means "no change" to the kernel */
 
-/* ---- whom to become
- * ------------------------------------------------------------------------------ */
+/* ---- whom to become ----------------------------------------------------- */
 
 static int user_by_name(const char *name, struct service_user *ret)
 {
@@ -40,7 +39,7 @@ static int user_by_name(const char *name, struct service_user *ret)
 	pw = getpwnam(name);
 	if (pw == NULL)
 		return errno == 0 ? -ENOENT : -errno;
-	*ret = (struct service_user){.uid = pw->pw_uid, .gid = pw->pw_gid};
+	*ret = (struct service_user){ .uid = pw->pw_uid, .gid = pw->pw_gid };
 	return 0;
 }
 
@@ -64,7 +63,7 @@ static int user_by_number(const char *spec, struct service_user *ret)
 	gid = pw != NULL ? pw->pw_gid : uid;
 	if (colon != NULL && io_parse_u64(colon + 1, 0, ID_MAX, &gid) < 0)
 		return -EINVAL;
-	*ret = (struct service_user){.uid = (uid_t)uid, .gid = (gid_t)gid};
+	*ret = (struct service_user){ .uid = (uid_t)uid, .gid = (gid_t)gid };
 	return 0;
 }
 
@@ -76,7 +75,7 @@ int privilege_service_user(const char *spec, struct service_user *ret, struct er
 	if (spec == NULL || spec[0] == '\0') {
 		rc = user_by_name(DEFAULT_USER, &user);
 		if (rc < 0)
-			user = (struct service_user){.uid = DEFAULT_ID, .gid = DEFAULT_ID};
+			user = (struct service_user){ .uid = DEFAULT_ID, .gid = DEFAULT_ID };
 	} else if (spec[0] >= '0' && spec[0] <= '9') {
 		rc = user_by_number(spec, &user);
 		if (rc < 0)
@@ -96,8 +95,7 @@ int privilege_service_user(const char *spec, struct service_user *ret, struct er
 	return 0;
 }
 
-/* ---- giving up
- * ------------------------------------------------------------------------------------- */
+/* ---- giving up ---------------------------------------------------------- */
 
 static int become(const struct service_user *user, struct err *err)
 {
@@ -129,7 +127,7 @@ static void empty_bounding_set(void)
 
 static int reduce_capabilities(const unsigned *keep, size_t n_keep, struct err *err)
 {
-	bool held[CAP_LAST_CAP + 1] = {false};
+	bool held[CAP_LAST_CAP + 1] = { false };
 
 	if (capng_get_caps_process() < 0)
 		return err_set(err, -EIO, "cannot read our capabilities");
@@ -184,7 +182,7 @@ int privilege_drop(const struct service_user *user, const unsigned *keep, size_t
 
 int privilege_hide(bool is_dumpable, struct err *err)
 {
-	struct rlimit none = {0, 0};
+	struct rlimit none = { 0, 0 };
 
 	if (setrlimit(RLIMIT_CORE, &none) < 0)
 		return err_set(err, -errno, "cannot switch core files off: %s", strerror(errno));
@@ -208,7 +206,7 @@ void privilege_raise_nofile(void)
 		(void)io_parse_u64(text, 1, NOFILE_WANT, &max);
 	}
 	if (rl.rlim_max < max) {
-		struct rlimit more = {max, max};
+		struct rlimit more = { max, max };
 
 		if (setrlimit(RLIMIT_NOFILE, &more) == 0)
 			return;

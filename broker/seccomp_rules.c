@@ -196,8 +196,7 @@ static const char *const sanitizer_calls[] = {
 #endif
 /* clang-format on */
 
-/* ---- making a filter
- * --------------------------------------------------------------------------------- */
+/* ---- making a filter ---------------------------------------------------- */
 
 static int number_of(const char *name)
 {
@@ -229,7 +228,7 @@ static int add_all(scmp_filter_ctx ctx, const char *const *names, size_t n, int 
 	int rc = 0;
 
 	for (size_t i = 0; i < n && rc == 0; i++)
-		rc = add(ctx, &(struct rule){.name = names[i], .err = answer}, err);
+		rc = add(ctx, &(struct rule){ .name = names[i], .err = answer }, err);
 	return rc;
 }
 
@@ -238,10 +237,10 @@ static int add_signals(scmp_filter_ctx ctx, struct err *err)
 {
 	uint64_t self = (uint64_t)getpid();
 	const struct rule rules[] = {
-		{"kill", 0, 1, {IS(0, self)}},
-		{"kill", EPERM, 1, {IS_NOT(0, self)}},
-		{"tgkill", 0, 1, {IS(0, self)}},
-		{"tgkill", EPERM, 1, {IS_NOT(0, self)}},
+		{ "kill", 0, 1, { IS(0, self) } },
+		{ "kill", EPERM, 1, { IS_NOT(0, self) } },
+		{ "tgkill", 0, 1, { IS(0, self) } },
+		{ "tgkill", EPERM, 1, { IS_NOT(0, self) } },
 	};
 	int rc = 0;
 
@@ -258,7 +257,7 @@ static int add_main(scmp_filter_ctx ctx, struct err *err)
 		rc = add_all(ctx, refused_calls, ARRAY_LEN(refused_calls), EPERM, err);
 	/* what the broker is there for */
 	if (rc == 0)
-		rc = add(ctx, &(struct rule){.name = "open_by_handle_at", .err = EPERM}, err);
+		rc = add(ctx, &(struct rule){ .name = "open_by_handle_at", .err = EPERM }, err);
 	for (size_t i = 0; i < ARRAY_LEN(main_rules) && rc == 0; i++)
 		rc = add(ctx, &main_rules[i], err);
 	if (rc == 0)
@@ -274,12 +273,12 @@ static int add_main(scmp_filter_ctx ctx, struct err *err)
 static int add_worker(scmp_filter_ctx ctx, struct err *err)
 {
 	static const struct rule rules[] = {
-		{"mmap", 0, 1, {BITS(2, PROT_EXEC, 0)}},
-		{"mprotect", 0, 1, {BITS(2, PROT_EXEC, 0)}},
-		{"execve", EPERM},
-		{"execveat", EPERM},
-		{"socket", EPERM},
-		{"ptrace", EPERM},
+		{ "mmap", 0, 1, { BITS(2, PROT_EXEC, 0) } },
+		{ "mprotect", 0, 1, { BITS(2, PROT_EXEC, 0) } },
+		{ "execve", EPERM },
+		{ "execveat", EPERM },
+		{ "socket", EPERM },
+		{ "ptrace", EPERM },
 	};
 	int rc = add_all(ctx, worker_calls, ARRAY_LEN(worker_calls), 0, err);
 
@@ -297,16 +296,16 @@ static int add_helper(scmp_filter_ctx ctx, struct err *err)
 	int rc = add_all(ctx, helper_calls, ARRAY_LEN(helper_calls), 0, err);
 
 	if (rc == 0)
-		rc = add(ctx, &(struct rule){"clone", 0, 1, {BITS(0, NEW_NAMESPACES, 0)}}, err);
+		rc = add(ctx, &(struct rule){ "clone", 0, 1, { BITS(0, NEW_NAMESPACES, 0) } }, err);
 	return rc < 0 ? rc : add_worker(ctx, err);
 }
 
 static int add_broker(scmp_filter_ctx ctx, struct err *err)
 {
 	static const struct rule rules[] = {
-		{"mmap", 0, 1, {BITS(2, PROT_EXEC, 0)}},
-		{"execve", EPERM},
-		{"socket", EPERM},
+		{ "mmap", 0, 1, { BITS(2, PROT_EXEC, 0) } },
+		{ "execve", EPERM },
+		{ "socket", EPERM },
 	};
 	int rc = add_all(ctx, broker_calls, ARRAY_LEN(broker_calls), 0, err);
 

@@ -117,7 +117,7 @@ static int get(CURL *c, const char *url, struct curl_slist *headers, struct buf 
 int fuse_api_resolve(struct fuse_options *o, struct err *err)
 {
 	struct curl_slist *headers = NULL;
-	struct buf body = {.max = REPLY_MAX};
+	struct buf body = { .max = REPLY_MAX };
 	size_t n = strlen(o->api);
 	char url[FUSE_TARGET_MAX];
 	CURL *c;

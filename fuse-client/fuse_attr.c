@@ -15,7 +15,8 @@
 #include "base/cleanup.h"
 
 #define BLOCK_SIZE                                                                                 \
-	(1u << 20) /* bytes: what st_blksize tells programs to read and write at once              \
+	(1u                                                                                        \
+	 << 20) /* bytes: what st_blksize tells programs to read and write at once              \
 		    */
 
 mode_t fuse_attr_type(ftype3 type)
@@ -31,7 +32,7 @@ mode_t fuse_attr_type(ftype3 type)
 static struct timespec to_timespec(const nfstime3 *t)
 {
 	/* Seconds are 32 bits on the wire; what a server means by the upper half is the future. */
-	return (struct timespec){.tv_sec = t->seconds, .tv_nsec = t->nseconds % 1000000000u};
+	return (struct timespec){ .tv_sec = t->seconds, .tv_nsec = t->nseconds % 1000000000u };
 }
 
 void fuse_attr_to_stat(const fattr3 *a, const struct fuse_attr_map *map, struct stat *ret)
@@ -61,7 +62,7 @@ static nfstime3 from_timespec(const struct timespec *t)
 {
 	time_t s = t->tv_sec < 0 ? 0 : t->tv_sec > UINT32_MAX ? UINT32_MAX : t->tv_sec;
 
-	return (nfstime3){.seconds = (uint32)s, .nseconds = (uint32)t->tv_nsec};
+	return (nfstime3){ .seconds = (uint32)s, .nseconds = (uint32)t->tv_nsec };
 }
 
 static int set_owner(const struct stat *st, int to_set, const struct fuse_attr_map *map,
@@ -133,7 +134,8 @@ static bool time_is(const nfstime3 *a, const nfstime3 *b)
 void fuse_version_of(const fattr3 *a, struct fuse_version *ret)
 {
 	*ret = (struct fuse_version){
-		.is_known = true, .size = a->size, .mtime = a->mtime, .ctime = a->ctime};
+		.is_known = true, .size = a->size, .mtime = a->mtime, .ctime = a->ctime
+	};
 }
 
 bool fuse_version_is(const struct fuse_version *v, const fattr3 *a)

@@ -24,7 +24,8 @@ struct open_dir {
 			    interrupted */
 	uint8_t *page;   /* owned: entries as they came */
 	size_t len, pos;
-	uint64_t next; /* the cookie that the entry at pos follows */
+	uint64_t next;  /* the cookie that the entry at pos follows */
+	uint64_t given; /* the last cookie that the kernel has; hidden entries may lie between */
 	bool is_valid, is_plus, is_eof;
 	cookieverf3 verf;
 };
@@ -108,8 +109,8 @@ static bool take_name(struct fop *op, const struct nfs3_dirent *e, struct dir_na
 static size_t add_plain(struct fop *op, char *dst, size_t room, const struct nfs3_dirent *e,
 			const struct dir_name *n)
 {
-	const struct stat st = {.st_ino = e->fileid,
-				.st_mode = e->has_attrs ? fuse_attr_type(e->attrs.type) : 0};
+	const struct stat st = { .st_ino = e->fileid,
+				 .st_mode = e->has_attrs ? fuse_attr_type(e->attrs.type) : 0 };
 
 	return fuse_add_direntry(op->req, dst, room, n->text, &st, (off_t)e->cookie);
 }
@@ -117,7 +118,7 @@ static size_t add_plain(struct fop *op, char *dst, size_t room, const struct nfs
 static size_t add_plus(struct fop *op, char *dst, size_t room, const struct nfs3_dirent *e,
 		       const struct dir_name *n, uint64_t sent_seq)
 {
-	struct fuse_entry_param p = {.attr = {.st_ino = e->fileid}};
+	struct fuse_entry_param p = { .attr = { .st_ino = e->fileid } };
 	struct finode *ino = NULL;
 	nfs_fh3 fh;
 	size_t size;
@@ -164,6 +165,8 @@ static ssize_t fill(struct fop *op, char *dst, size_t room, uint64_t sent_seq)
 		if (size > room - used)
 			return (ssize_t)used;
 		used += size;
+		if (size > 0)
+			d->given = e.cookie;
 		d->pos = pos;
 		d->next = e.cookie;
 	}
@@ -229,7 +232,7 @@ static void on_page(struct fop *op, const struct nfs_result *r)
 	d->page = page;
 	d->len = r->bulk_len;
 	d->pos = 0;
-	d->next = op->off;
+	d->next = d->given = op->off;
 	d->is_valid = true;
 	d->is_plus = !op->fs->no_readdirplus;
 	d->is_eof = false;
@@ -240,8 +243,8 @@ static void on_page(struct fop *op, const struct nfs_result *r)
 static void fetch(struct fop *op)
 {
 	struct open_dir *d = dir_of(op);
-	READDIRPLUS3args plus = {.dir = finode_fh(op->ino), .cookie = op->off};
-	READDIR3args plain = {.dir = finode_fh(op->ino), .cookie = op->off};
+	READDIRPLUS3args plus = { .dir = finode_fh(op->ino), .cookie = op->off };
+	READDIR3args plain = { .dir = finode_fh(op->ino), .cookie = op->off };
 
 	if (op->off != 0) {
 		memcpy(plus.cookieverf, d->verf, sizeof(d->verf));
@@ -270,7 +273,7 @@ static void dir_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	d = dir_of(op);
 	d->n_refs++;
 	/* Off 0 is a new listing, also after rewinddir(3). */
-	if (off != 0 && d->is_valid && d->next == op->off)
+	if (off != 0 && d->is_valid && d->given == op->off)
 		/* The page is as old as its call; pending writes are the newer truth. */
 		serve(op, 0);
 	else

@@ -119,7 +119,7 @@ static inline const fattr3 *fop_post(const post_op_attr *a)
 	return a->attributes_follow ? &a->post_op_attr_u.attributes : NULL;
 }
 
-/* ---- operations, for the table in fuse_ops.c ---- */
+/* ---- operations, for the table in fuse_ops.c ---------------------------- */
 void fuse_meta_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 void fuse_meta_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n);
 void fuse_meta_forget_multi(fuse_req_t req, size_t n, struct fuse_forget_data *f);

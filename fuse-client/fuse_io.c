@@ -84,8 +84,8 @@ static void on_open_truncated(struct fop *op, const struct nfs_result *r)
 static void open_written(void *arg, int err)
 {
 	struct fop *op = arg;
-	const GETATTR3args g = {.object = finode_fh(op->ino)};
-	SETATTR3args s = {.object = finode_fh(op->ino)};
+	const GETATTR3args g = { .object = finode_fh(op->ino) };
+	SETATTR3args s = { .object = finode_fh(op->ino) };
 
 	(void)err; /* kept for fsync and close */
 	if (op->fi.flags & O_TRUNC) {

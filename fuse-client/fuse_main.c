@@ -57,7 +57,7 @@ static int settle_dir(struct fuse_options *o, char path[PATH_MAX], struct err *e
 
 static int mount_with(struct fuse_options o)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 	char path[PATH_MAX];
 	int rc = log_configure(o.trace ? "debug,rpc,nfs,main" : "info", &err);
 
@@ -73,7 +73,7 @@ static int mount_with(struct fuse_options o)
 static int cmd_mount(int argc, char **argv)
 {
 	struct fuse_options o;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	fuse_options_init(&o);
 	if (fuse_options_parse(argc, argv, &o, &err) < 0)
@@ -84,7 +84,7 @@ static int cmd_mount(int argc, char **argv)
 static int cmd_helper(int argc, char **argv)
 {
 	struct fuse_options o;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	fuse_options_init(&o);
 	if (fuse_options_parse_helper(argc, argv, &o, &err) < 0)
@@ -96,7 +96,7 @@ static int cmd_umount(int argc, char **argv)
 {
 	const char *dir = NULL;
 	bool lazy = false;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	for (int i = 0; i < argc; i++) {
 		if (strcmp(argv[i], "--lazy") == 0 || strcmp(argv[i], "-z") == 0) {
@@ -118,7 +118,7 @@ static int cmd_umount(int argc, char **argv)
 static int cmd_status(int argc, char **argv)
 {
 	bool as_json = argc == 1 && strcmp(argv[0], "--json") == 0;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	if (argc > 1 || (argc == 1 && !as_json)) {
 		(void)err_set(&err, -EINVAL, "status [--json]");
@@ -147,9 +147,9 @@ static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
 } commands[] = {
-	{"mount", cmd_mount},   {"umount", cmd_umount},     {"unmount", cmd_umount},
-	{"status", cmd_status}, {"--help", cmd_help},       {"-h", cmd_help},
-	{"help", cmd_help},     {"--version", cmd_version},
+	{ "mount", cmd_mount },   { "umount", cmd_umount },     { "unmount", cmd_umount },
+	{ "status", cmd_status }, { "--help", cmd_help },       { "-h", cmd_help },
+	{ "help", cmd_help },     { "--version", cmd_version },
 };
 
 int main(int argc, char **argv)

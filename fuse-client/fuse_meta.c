@@ -45,7 +45,7 @@ static void on_getattr(struct fop *op, const struct nfs_result *r)
 
 static void getattr(struct fop *op)
 {
-	const GETATTR3args a = {.object = finode_fh(op->ino)};
+	const GETATTR3args a = { .object = finode_fh(op->ino) };
 	const fattr3 *kept = finode_fresh(
 		op->ino, (uint64_t)(op->fs->opt->attr_timeout * NSEC_PER_SEC), &op->age_ns);
 
@@ -97,7 +97,7 @@ static void on_setattr(struct fop *op, const struct nfs_result *r)
 static void setattr(void *arg, int err)
 {
 	struct fop *op = arg;
-	SETATTR3args a = {.object = finode_fh(op->ino), .new_attributes = op->attrs};
+	SETATTR3args a = { .object = finode_fh(op->ino), .new_attributes = op->attrs };
 
 	(void)err; /* kept for fsync and close */
 	if (op->to_set & FUSE_SET_ATTR_SIZE)

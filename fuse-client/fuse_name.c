@@ -83,7 +83,7 @@ static void on_made_lookup(struct fop *op, const struct nfs_result *r)
 /* The server made it but tells neither handle nor attributes, which RFC 1813 allows. */
 static void ask_for_made(struct fop *op)
 {
-	const LOOKUP3args a = {.what = fop_where(op->ino, op->name)};
+	const LOOKUP3args a = { .what = fop_where(op->ino, op->name) };
 
 	fop_send(op, NFSPROC3_LOOKUP, &a, on_made_lookup);
 }
@@ -111,7 +111,7 @@ static void on_exclusive_attrs(struct fop *op, const struct nfs_result *r)
 {
 	const nfs_fh3 fh = fop_kept_fh(op);
 	const fattr3 *a;
-	GETATTR3args g = {.object = fh};
+	GETATTR3args g = { .object = fh };
 
 	if (r->err < 0) {
 		fop_err(op, r->err);
@@ -126,7 +126,7 @@ static void on_exclusive_attrs(struct fop *op, const struct nfs_result *r)
 
 static void set_exclusive_attrs(struct fop *op)
 {
-	SETATTR3args a = {.object = fop_kept_fh(op)};
+	SETATTR3args a = { .object = fop_kept_fh(op) };
 
 	fuse_attr_new(op->mode, &a.new_attributes);
 	/* The verifier may have been kept in the times. */
@@ -149,7 +149,7 @@ static void create(struct fop *op, createmode3 how, fop_next next);
 
 static void on_exclusive(struct fop *op, const struct nfs_result *r)
 {
-	const LOOKUP3args l = {.what = fop_where(op->ino, op->name)};
+	const LOOKUP3args l = { .what = fop_where(op->ino, op->name) };
 	const post_op_fh3 *obj;
 
 	if (r->err == -EOPNOTSUPP) {
@@ -171,7 +171,7 @@ static void on_exclusive(struct fop *op, const struct nfs_result *r)
 
 static void create(struct fop *op, createmode3 how, fop_next next)
 {
-	CREATE3args a = {.where = fop_where(op->ino, op->name), .how = {.mode = how}};
+	CREATE3args a = { .where = fop_where(op->ino, op->name), .how = { .mode = how } };
 	sattr3 *s = &a.how.createhow3_u.obj_attributes;
 
 	if (how == EXCLUSIVE) {
@@ -220,8 +220,11 @@ static void make_node(struct fop *op, mode_t mode, dev_t rdev)
 	static const struct {
 		mode_t type;
 		ftype3 nfs;
-	} types[] = {{S_IFIFO, NF3FIFO}, {S_IFSOCK, NF3SOCK}, {S_IFBLK, NF3BLK}, {S_IFCHR, NF3CHR}};
-	MKNOD3args a = {.where = fop_where(op->ino, op->name)};
+	} types[] = { { S_IFIFO, NF3FIFO },
+		      { S_IFSOCK, NF3SOCK },
+		      { S_IFBLK, NF3BLK },
+		      { S_IFCHR, NF3CHR } };
+	MKNOD3args a = { .where = fop_where(op->ino, op->name) };
 	devicedata3 *dev = &a.what.mknoddata3_u.device;
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
@@ -232,7 +235,7 @@ static void make_node(struct fop *op, mode_t mode, dev_t rdev)
 	 */
 	fuse_attr_new(mode, &dev->dev_attributes);
 	if (a.what.type == NF3BLK || a.what.type == NF3CHR)
-		dev->spec = (specdata3){.specdata1 = major(rdev), .specdata2 = minor(rdev)};
+		dev->spec = (specdata3){ .specdata1 = major(rdev), .specdata2 = minor(rdev) };
 	fop_change(op, NFSPROC3_MKNOD, &a, on_made, op->ino, NULL);
 }
 
@@ -252,7 +255,7 @@ void fuse_name_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 void fuse_name_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
 	struct fop *op = fop_new(req, "symlink", fop_inode(req, parent));
-	SYMLINK3args a = {0};
+	SYMLINK3args a = { 0 };
 
 	if (op == NULL || !fop_name(op, &op->name, name))
 		return;
@@ -276,7 +279,7 @@ static void on_link_attrs(struct fop *op, const struct nfs_result *r)
 static void on_link(struct fop *op, const struct nfs_result *r)
 {
 	const nfs_fh3 fh = finode_fh(op->ino);
-	const GETATTR3args g = {.object = fh};
+	const GETATTR3args g = { .object = fh };
 	const fattr3 *a;
 
 	if (r->err < 0) {

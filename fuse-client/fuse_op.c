@@ -31,7 +31,7 @@ struct finode *fop_inode(fuse_req_t req, fuse_ino_t ino)
 
 diropargs3 fop_where(struct finode *dir, const char *name)
 {
-	diropargs3 where = {.dir = finode_fh(dir)};
+	diropargs3 where = { .dir = finode_fh(dir) };
 
 	where.name.filename3_len = (u_int)strlen(name);
 	where.name.filename3_val = (char *)(uintptr_t)name;
@@ -197,7 +197,7 @@ void fop_send(struct fop *op, uint32_t proc, const void *args, fop_next next)
 void fop_change(struct fop *op, uint32_t proc, const void *args, fop_next next, struct finode *a,
 		struct finode *b)
 {
-	struct finode *who[2] = {a, b == a ? NULL : b};
+	struct finode *who[2] = { a, b == a ? NULL : b };
 
 	note_names(op->fs, proc);
 	for (size_t i = 0; i < 2; i++) {
@@ -282,7 +282,7 @@ void fop_keep_fh(struct fop *op, const nfs_fh3 *fh)
 
 nfs_fh3 fop_kept_fh(struct fop *op)
 {
-	return (nfs_fh3){.data = {.data_len = op->fh_len, .data_val = (char *)op->fh}};
+	return (nfs_fh3){ .data = { .data_len = op->fh_len, .data_val = (char *)op->fh } };
 }
 
 /* ---- LOOKUP ------------------------------------------------------------- */
@@ -296,8 +296,8 @@ static void on_lookup(struct fop *op, const struct nfs_result *r)
 
 	if (r->err == -ENOENT && op->req != NULL && op->fs->opt->negative_timeout > 0) {
 		/* An entry without an inode: the kernel remembers that there is none. */
-		const struct fuse_entry_param none = {.entry_timeout =
-							      op->fs->opt->negative_timeout};
+		const struct fuse_entry_param none = { .entry_timeout =
+							       op->fs->opt->negative_timeout };
 
 		op->err = r->err;
 		(void)fuse_reply_entry(op->req, &none);
@@ -330,7 +330,7 @@ static void on_lookup_getattr(struct fop *op, const struct nfs_result *r)
 /* Attributes are optional in NFS, where we need them: some servers leave them out. */
 static void lookup_without_attrs(struct fop *op, const nfs_fh3 *fh)
 {
-	const GETATTR3args a = {.object = *fh};
+	const GETATTR3args a = { .object = *fh };
 
 	fop_keep_fh(op, fh);
 	fop_send(op, NFSPROC3_GETATTR, &a, on_lookup_getattr);
@@ -338,7 +338,7 @@ static void lookup_without_attrs(struct fop *op, const nfs_fh3 *fh)
 
 void fop_lookup(struct fop *op, struct finode *dir, const char *name)
 {
-	const LOOKUP3args a = {.what = fop_where(dir, name)};
+	const LOOKUP3args a = { .what = fop_where(dir, name) };
 
 	fop_send(op, NFSPROC3_LOOKUP, &a, on_lookup);
 }

@@ -56,9 +56,9 @@ static const struct row rows[] = {
 /* clang-format on */
 
 /* Words of mount(8) and fstab that are not for us. */
-static const char *const foreign[] = {"rw",     "defaults", "dev",   "nodev",   "suid",  "nosuid",
-				      "exec",   "noexec",   "atime", "noatime", "auto",  "noauto",
-				      "nofail", "_netdev",  "users", "user",    "nouser"};
+static const char *const foreign[] = { "rw",     "defaults", "dev",   "nodev",   "suid",  "nosuid",
+				       "exec",   "noexec",   "atime", "noatime", "auto",  "noauto",
+				       "nofail", "_netdev",  "users", "user",    "nouser" };
 
 void fuse_options_init(struct fuse_options *o)
 {
@@ -241,7 +241,7 @@ static int take_path(const char *p, struct fuse_target *t, struct err *err)
 int fuse_options_parse_target(const char *text, struct fuse_target *ret, struct err *err)
 {
 	static const char scheme[] = "nfs://";
-	struct fuse_target t = {0};
+	struct fuse_target t = { 0 };
 	const char *path, *end;
 	int rc;
 

@@ -64,13 +64,13 @@ static void on_hidden_removed(void *arg, const struct nfs_result *r)
 void fuse_remove_hidden(struct fuse_fs *fs, struct finode *ino)
 {
 	auto_free char *name = take_ptr(ino->hidden);
-	const REMOVE3args a = {.object = fop_where(fs->inodes.root, name)};
+	const REMOVE3args a = { .object = fop_where(fs->inodes.root, name) };
 
 	struct hidden *h = malloc(sizeof(*h));
 
 	if (h == NULL)
 		return; /* the name is left */
-	*h = (struct hidden){.fs = fs, .ino = finode_ref(ino)};
+	*h = (struct hidden){ .fs = fs, .ino = finode_ref(ino) };
 	forget_attributes(fs);
 	nfs_send(fs->nfs, NFSPROC3_REMOVE, &a, on_hidden_removed, h);
 }
@@ -102,7 +102,7 @@ static void on_done(struct fop *op, const struct nfs_result *r)
 
 static void remove_name(struct fop *op)
 {
-	const REMOVE3args a = {.object = fop_where(op->ino, op->name)};
+	const REMOVE3args a = { .object = fop_where(op->ino, op->name) };
 
 	fop_change(op, NFSPROC3_REMOVE, &a, on_done, op->ino, NULL);
 }
@@ -173,8 +173,8 @@ void fuse_remove_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 static void rename_name(struct fop *op)
 {
-	const RENAME3args a = {.from = fop_where(op->ino, op->name),
-			       .to = fop_where(op->ino2, op->name2)};
+	const RENAME3args a = { .from = fop_where(op->ino, op->name),
+				.to = fop_where(op->ino2, op->name2) };
 
 	fop_change(op, NFSPROC3_RENAME, &a, on_done, op->ino, op->ino2);
 }
@@ -207,7 +207,7 @@ static void on_hide_linked(void *arg, const struct nfs_result *r)
 static void hide_then_rename(struct fop *op, struct finode *victim)
 {
 	struct hide *h = calloc(1, sizeof(*h));
-	LINK3args a = {.file = finode_fh(victim)};
+	LINK3args a = { .file = finode_fh(victim) };
 
 	if (h == NULL || (h->name = new_hidden_name(op->fs)) == NULL) {
 		free(h);

@@ -46,7 +46,7 @@ struct server {
 	uint64_t end_by_ns;
 };
 
-static const int end_signals[] = {SIGINT, SIGTERM, SIGHUP};
+static const int end_signals[] = { SIGINT, SIGTERM, SIGHUP };
 
 /* ---- requests ----------------------------------------------------------- */
 
@@ -125,10 +125,10 @@ static void fs_init(struct server *s, const struct fuse_options *o, const struct
 		.opt = o,
 		.rsize = m->rsize,
 		.dtsize = m->dtsize,
-		.map = {.is_on = !o->no_map,
-			.uid = o->has_uid ? o->uid : getuid(),
-			.gid = o->has_gid ? o->gid : getgid(),
-			.umask = o->umask},
+		.map = { .is_on = !o->no_map,
+			 .uid = o->has_uid ? o->uid : getuid(),
+			 .gid = o->has_gid ? o->gid : getgid(),
+			 .umask = o->umask },
 	};
 	list_init(&fs->ops);
 	(void)snprintf(fs->hidden_prefix, sizeof(fs->hidden_prefix), ".fuse_hidden%016llx",

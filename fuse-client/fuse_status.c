@@ -174,8 +174,8 @@ void fuse_status_close(struct fuse_status *s)
 /* The object of one socket, owned; NULL when nobody answers. */
 static json_t *ask(const char *dir, const char *name)
 {
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	const struct timeval limit = {.tv_sec = ASK_MS / 1000};
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	const struct timeval limit = { .tv_sec = ASK_MS / 1000 };
 	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	auto_free char *text = malloc(REPLY_MAX);
 	json_t *j = NULL;

@@ -107,8 +107,8 @@ static int is_ours(const char *path, struct err *err)
 
 static int run_fusermount(const char *path, bool lazy, struct err *err)
 {
-	const char *const plain[] = {"fusermount3", "-u", "--", path, NULL};
-	const char *const lazily[] = {"fusermount3", "-u", "-z", "--", path, NULL};
+	const char *const plain[] = { "fusermount3", "-u", "--", path, NULL };
+	const char *const lazily[] = { "fusermount3", "-u", "-z", "--", path, NULL };
 	char *const *words = (char *const *)(lazy ? lazily : plain);
 	pid_t pid;
 	int rc = posix_spawnp(&pid, "fusermount3", NULL, NULL, words, environ);

@@ -70,7 +70,7 @@ static const struct proc_row nfs_rows[NFS_N_PROCS] = {
 };
 /* clang-format on */
 
-static const struct proc_row mnt_row = {"MNT", (xdrproc_t)xdr_dirpath, (xdrproc_t)xdr_mountres3};
+static const struct proc_row mnt_row = { "MNT", (xdrproc_t)xdr_dirpath, (xdrproc_t)xdr_mountres3 };
 
 const char *nfs_proc_name(uint32_t proc)
 {
@@ -116,7 +116,7 @@ static void finish(struct nfs_call *call, const struct nfs_result *r)
 
 static void fail(struct nfs_call *call, int err)
 {
-	const struct nfs_result r = {.err = err, .sent_seq = call->sent_seq};
+	const struct nfs_result r = { .err = err, .sent_seq = call->sent_seq };
 
 	finish(call, &r);
 }
@@ -155,7 +155,7 @@ static void sleep_and_repeat(struct nfs_call *call)
 static void deliver(struct nfs_call *call, const uint8_t *body, size_t len)
 {
 	union nfs_res res;
-	struct nfs_result r = {.res = &res, .sent_seq = call->sent_seq};
+	struct nfs_result r = { .res = &res, .sent_seq = call->sent_seq };
 	xdrproc_t decode = call->row->res; /* the call is gone when the result is freed */
 	XDR xdrs;
 
@@ -196,7 +196,7 @@ static struct nfs_call *call_new(struct nfs_client *c, const struct proc_row *ro
 	struct nfs_call *call = calloc(1, sizeof(*call));
 
 	if (call == NULL) {
-		const struct nfs_result r = {.err = -ENOMEM, .sent_seq = c->seq};
+		const struct nfs_result r = { .err = -ENOMEM, .sent_seq = c->seq };
 
 		done(arg, &r);
 		return NULL;
@@ -216,7 +216,8 @@ static size_t write_header(struct nfs_client *c, uint8_t *dst, size_t room, uint
 			   uint32_t prog, uint32_t proc)
 {
 	const struct rpc_call_header h = {
-		.xid = xid, .prog = prog, .vers = NFS_V3, .proc = proc, .cred = c->cred};
+		.xid = xid, .prog = prog, .vers = NFS_V3, .proc = proc, .cred = c->cred
+	};
 
 	_Static_assert(NFS_V3 == MOUNT_V3, "one version number serves both programs");
 	return RPC_CALL_MARK +
@@ -276,8 +277,8 @@ void nfs_send(struct nfs_client *c, uint32_t proc, const void *args, nfs_done do
 void nfs_send_mnt(struct nfs_client *c, const char *path, nfs_done done, void *arg)
 {
 	struct nfs_call *call = call_new(c, &mnt_row, MOUNTPROC3_MNT, done, arg);
-	const dirpath p = {.dirpath_val = (char *)(uintptr_t)path,
-			   .dirpath_len = (u_int)strlen(path)};
+	const dirpath p = { .dirpath_val = (char *)(uintptr_t)path,
+			    .dirpath_len = (u_int)strlen(path) };
 
 	if (call != NULL)
 		send_xdr(call, RPC_PROG_MOUNT, &p);

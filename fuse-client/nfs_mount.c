@@ -27,7 +27,7 @@ static void fill_cred(struct rpc_cred *c)
 	gid_t gids[256];
 	int n = getgroups((int)ARRAY_LEN(gids), gids);
 
-	*c = (struct rpc_cred){.flavor = RPC_AUTH_SYS, .uid = geteuid(), .gid = getegid()};
+	*c = (struct rpc_cred){ .flavor = RPC_AUTH_SYS, .uid = geteuid(), .gid = getegid() };
 	for (int i = 0; i < n && c->n_gids < RPC_SYS_GIDS; i++)
 		c->gids[c->n_gids++] = gids[i];
 }
@@ -36,10 +36,10 @@ static int client_new(uv_loop_t *loop, const struct fuse_options *o, uint16_t po
 		      unsigned n_conns, struct nfs_client **ret, struct err *err)
 {
 	struct nfs_client_options co = {
-		.rpc = {.host = o->target.host,
-			.port = port,
-			.n_conns = n_conns,
-			.timeout_ms = o->mount_timeout_s * 1000},
+		.rpc = { .host = o->target.host,
+			 .port = port,
+			 .n_conns = n_conns,
+			 .timeout_ms = o->mount_timeout_s * 1000 },
 	};
 	int rc;
 
@@ -95,7 +95,7 @@ static int explain_mnt(const struct fuse_options *o, int rc, const char *rpc_err
 static int ask_mnt(uv_loop_t *loop, const struct fuse_options *o, struct nfs_mount *m,
 		   struct err *err)
 {
-	struct ask a = {.m = m};
+	struct ask a = { .m = m };
 	struct nfs_client *c;
 	int rc = client_new(loop, o, o->mount_port ? o->mount_port : o->target.port, 1, &c, err);
 
@@ -142,9 +142,9 @@ static void on_root(void *arg, const struct nfs_result *r)
 
 static int ask_root(uv_loop_t *loop, struct nfs_mount *m)
 {
-	FSINFO3args f = {.fsroot.data = {.data_len = m->fh_len, .data_val = (char *)m->fh}};
-	GETATTR3args g = {.object = f.fsroot};
-	struct ask a = {.m = m};
+	FSINFO3args f = { .fsroot.data = { .data_len = m->fh_len, .data_val = (char *)m->fh } };
+	GETATTR3args g = { .object = f.fsroot };
+	struct ask a = { .m = m };
 	int rc;
 
 	m->dtsize = DT_SIZE;
@@ -160,7 +160,7 @@ static int ask_root(uv_loop_t *loop, struct nfs_mount *m)
 int nfs_mount_ask(uv_loop_t *loop, const struct fuse_options *o, struct nfs_mount *ret,
 		  struct err *err)
 {
-	struct nfs_mount m = {0};
+	struct nfs_mount m = { 0 };
 	int rc = ask_mnt(loop, o, &m, err);
 
 	if (rc < 0)

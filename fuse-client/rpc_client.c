@@ -190,10 +190,10 @@ static unsigned call_parts(const struct rpc_call *call, size_t skip, struct iove
 {
 	static const uint8_t zeros[4];
 	const struct iovec parts[] = {
-		{.iov_base = call->head, .iov_len = call->head_len},
-		{.iov_base = (void *)(uintptr_t)call->payload, .iov_len = call->payload_len},
-		{.iov_base = (void *)(uintptr_t)zeros,
-		 .iov_len = wire_padded(call->payload_len) - call->payload_len},
+		{ .iov_base = call->head, .iov_len = call->head_len },
+		{ .iov_base = (void *)(uintptr_t)call->payload, .iov_len = call->payload_len },
+		{ .iov_base = (void *)(uintptr_t)zeros,
+		  .iov_len = wire_padded(call->payload_len) - call->payload_len },
 	};
 	unsigned n = 0;
 
@@ -230,7 +230,7 @@ static void conn_flush(struct rpc_conn *cn)
 {
 	while (cn->state == CONN_UP && !list_is_empty(&cn->unsent)) {
 		struct iovec iov[IOV_MAX_OURS];
-		struct msghdr msg = {.msg_iov = iov};
+		struct msghdr msg = { .msg_iov = iov };
 		size_t skip = cn->send_off;
 		struct list *l;
 		ssize_t n;
@@ -595,7 +595,7 @@ static void on_resolved(uv_getaddrinfo_t *rq, int status, struct addrinfo *res)
 
 static void conn_begin(struct rpc_conn *cn)
 {
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG };
 	struct rpc_client *c = cn->client;
 
 	cn->state = CONN_RESOLVING;

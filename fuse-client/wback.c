@@ -470,7 +470,7 @@ static void maybe_commit(struct wback *wb)
 {
 	uint64_t before = commit_wanted_before(wb);
 	uint64_t pending = MIN(least_number(&wb->dirty), least_number(&wb->flying));
-	COMMIT3args a = {.file = finode_fh(wb->f)};
+	COMMIT3args a = { .file = finode_fh(wb->f) };
 	struct list *l;
 
 	if (wb->commit_flying || list_is_empty(&wb->unstable))
@@ -612,7 +612,7 @@ void wback_wait(struct finode *f, enum wback_until until, wback_done done, void 
 		done(arg, -ENOMEM);
 		return;
 	}
-	*w = (struct waiter){.until = until, .before = wb->next_number, .done = done, .arg = arg};
+	*w = (struct waiter){ .until = until, .before = wb->next_number, .done = done, .arg = arg };
 	list_add_tail(&wb->waiters, &w->link);
 	seal(wb);
 	step(wb);
@@ -731,7 +731,7 @@ static void on_gathered(uv_timer_t *t)
 void wback_pool_init(struct wback_pool *p, uv_loop_t *loop, struct nfs_client *nfs, uint32_t wsize,
 		     size_t max_bytes)
 {
-	*p = (struct wback_pool){.nfs = nfs, .wsize = wsize, .max_bytes = max_bytes};
+	*p = (struct wback_pool){ .nfs = nfs, .wsize = wsize, .max_bytes = max_bytes };
 	list_init(&p->active);
 	list_init(&p->room_wanted);
 	uv_timer_init(loop, &p->gather);
@@ -757,6 +757,6 @@ void wback_wait_room(struct wback_pool *p, wback_done done, void *arg)
 		done(arg, 0);
 		return;
 	}
-	*w = (struct waiter){.done = done, .arg = arg};
+	*w = (struct waiter){ .done = done, .arg = arg };
 	list_add_tail(&p->room_wanted, &w->link);
 }

@@ -17,7 +17,7 @@
 #include "http/http_core.h"
 #include "workspace/quota.h"
 
-/* ---- the request --------------------------------------------------------- */
+/* ---- the request -------------------------------------------------------- */
 
 /* All that both need. */
 struct wanted {
@@ -69,7 +69,7 @@ static bool read_request(struct http_request *req, enum arc_format def, struct w
 	return false;
 }
 
-/* ---- out ----------------------------------------------------------------- */
+/* ---- out ---------------------------------------------------------------- */
 
 void api_archive_get(struct http_request *req)
 {
@@ -86,10 +86,10 @@ void api_archive_get(struct http_request *req)
 	last = last != NULL ? last + 1 : w.file.path.rel;
 	(void)snprintf(name, sizeof(name), "%.100s.%s", last[0] != '\0' ? last : "workspace",
 		       arc_format_names[w.format]);
-	archive_http_send(req, w.file.ws, &job, name, &(struct buf){0});
+	archive_http_send(req, w.file.ws, &job, name, &(struct buf){ 0 });
 }
 
-/* ---- in ------------------------------------------------------------------ */
+/* ---- in ----------------------------------------------------------------- */
 
 struct receiving {
 	struct http_request *req;
@@ -179,7 +179,8 @@ static void on_end(void *arg, const struct arc_note *told)
 static int start_receiving(struct http_request *req, struct receiving *r, const struct wanted *w)
 {
 	const struct archive_job_hooks hooks = {
-		.on_drain = on_drain, .on_skipped = on_skipped, .on_end = on_end, .arg = r};
+		.on_drain = on_drain, .on_skipped = on_skipped, .on_end = on_end, .arg = r
+	};
 	struct arc_job job;
 
 	r->is_quota = archive_http_begin(req, w->file.ws, ARC_UNPACK, w->file.path.rel, &job);
@@ -204,7 +205,7 @@ void api_archive_put(struct http_request *req)
 		return;
 	r = calloc(1, sizeof(*r));
 	if (r != NULL) {
-		*r = (struct receiving){.req = req, .ws = w.file.ws, .path = w.file.path.text};
+		*r = (struct receiving){ .req = req, .ws = w.file.ws, .path = w.file.path.text };
 		rc = start_receiving(req, r, &w);
 	}
 	if (rc < 0) {
@@ -216,6 +217,7 @@ void api_archive_put(struct http_request *req)
 		return;
 	}
 	req->user = r;
-	req->hooks = (struct http_request_hooks){
-		.on_body = on_body, .on_body_end = on_body_end, .on_abort = on_abort};
+	req->hooks = (struct http_request_hooks){ .on_body = on_body,
+						  .on_body_end = on_body_end,
+						  .on_abort = on_abort };
 }

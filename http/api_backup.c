@@ -20,7 +20,7 @@
 
 #define BACKUP_VERSION 1
 
-/* ---- out ----------------------------------------------------------------- */
+/* ---- out ---------------------------------------------------------------- */
 
 /* What a restore reads, and what a person wants to know. */
 static int write_meta(struct http_request *req, const struct workspace *ws, struct buf *b)
@@ -39,7 +39,7 @@ static int write_meta(struct http_request *req, const struct workspace *ws, stru
 static int write_first_entry(struct http_request *req, const struct workspace *ws, struct buf *ret)
 {
 	static const uint8_t zeros[ARC_TAR_BLOCK];
-	struct buf meta = {0};
+	struct buf meta = { 0 };
 	uint8_t head[ARC_TAR_BLOCK];
 	int rc = write_meta(req, ws, &meta);
 
@@ -57,7 +57,7 @@ static int write_first_entry(struct http_request *req, const struct workspace *w
 void api_workspaces_backup(struct http_request *req)
 {
 	struct workspace *ws = api_workspaces_find(req);
-	struct buf first = {0};
+	struct buf first = { 0 };
 	struct arc_job job;
 	char name[64];
 
@@ -78,11 +78,12 @@ void api_workspaces_backup(struct http_request *req)
 	archive_http_send(req, ws, &job, name, &first); /* takes both */
 }
 
-/* ---- in ------------------------------------------------------------------ */
+/* ---- in ----------------------------------------------------------------- */
 
 /*
- * The workspace is made first, in the pool; then the worker fills it while the body arrives; at the
- * end, in the pool again, it gets its name.  Whatever goes wrong before that removes it.
+ * The workspace is made first, in the pool, unfinished: nobody finds it.  Then the worker fills it
+ * while the body arrives; at the end, in the pool again, it gets its name and is served.  Whatever
+ * goes wrong before that removes it, and so does the next start when the daemon is killed.
  */
 struct restoring {
 	struct http_request *req;
@@ -91,14 +92,15 @@ struct restoring {
 	struct buf meta;         /* owned */
 	struct archive_skipped skipped;
 	struct arc_note end;
-	bool is_done; /* the workspace stays */
+	bool is_done; /* the workspace is served and stays */
 };
 
 static void make_workspace(struct http_request *req)
 {
 	struct restoring *r = req->user;
-	struct err err = {0};
-	int rc = ws_create(req->core->options->registry, &(struct ws_create){0}, &r->ws, &err);
+	const struct ws_create c = { .is_unfinished = true };
+	struct err err = { 0 };
+	int rc = ws_create(req->core->options->registry, &c, &r->ws, &err);
 
 	if (rc < 0)
 		http_response_errno(req, rc, &err);
@@ -108,10 +110,10 @@ static void make_workspace(struct http_request *req)
 static void cleanup(struct http_request *req)
 {
 	struct restoring *r = req->user;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	if (r->ws != NULL && !r->is_done &&
-	    ws_delete(req->core->options->registry, r->ws->id, &err) < 0)
+	    ws_abandon(req->core->options->registry, r->ws, &err) < 0)
 		log_error(LOG_HTTP, "what a failed restore left is still there id=%s why=\"%s\"",
 			  req->id, err.msg);
 	workspace_unref(r->ws);
@@ -148,15 +150,14 @@ static void answer_restored(struct restoring *r)
 	archive_skipped_put(&r->skipped, &r->end, &o);
 	json_out_close(&o, '}');
 	http_response_json_end(req, 200, &o);
-	r->is_done = req->res.status == 200;
 }
 
 static void finish(struct http_request *req)
 {
 	struct restoring *r = req->user;
 	auto_json json_t *meta = NULL;
-	struct ws_patch p = {0};
-	struct err err = {0};
+	struct ws_patch p = { 0 };
+	struct err err = { 0 };
 	int rc;
 
 	if (r->end.rc < 0) {
@@ -166,6 +167,9 @@ static void finish(struct http_request *req)
 	rc = read_meta(r, &meta, &p, &err);
 	if (rc >= 0)
 		rc = ws_update(req->core->options->registry, r->ws, &p, &err);
+	if (rc >= 0)
+		rc = ws_finish(req->core->options->registry, r->ws, &err);
+	r->is_done = rc >= 0;
 	if (rc < 0)
 		http_response_errno(req, rc, &err);
 	else
@@ -227,11 +231,11 @@ static void on_abort(struct http_request *req)
 static void on_made(struct http_request *req)
 {
 	struct restoring *r = req->user;
-	const struct archive_job_hooks hooks = {.on_drain = on_drain,
-						.on_skipped = on_skipped,
-						.on_meta = on_meta,
-						.on_end = on_end,
-						.arg = r};
+	const struct archive_job_hooks hooks = { .on_drain = on_drain,
+						 .on_skipped = on_skipped,
+						 .on_meta = on_meta,
+						 .on_end = on_end,
+						 .arg = r };
 	struct arc_job job;
 	int rc;
 
@@ -262,9 +266,9 @@ void api_workspaces_restore(struct http_request *req)
 	}
 	r->req = req;
 	req->user = r;
-	req->hooks = (struct http_request_hooks){.on_body = on_body,
-						 .on_body_end = on_body_end,
-						 .on_abort = on_abort,
-						 .cleanup = cleanup};
+	req->hooks = (struct http_request_hooks){ .on_body = on_body,
+						  .on_body_end = on_body_end,
+						  .on_abort = on_abort,
+						  .cleanup = cleanup };
 	(void)http_conn_run_step(req, make_workspace, on_made);
 }

@@ -40,7 +40,7 @@ struct change {
 /* False: the answer is made. */
 static bool change_begin(struct http_request *req, struct change *ch)
 {
-	*ch = (struct change){.new = {.max = FILES_ETAG_CONTENT_MAX}};
+	*ch = (struct change){ .new = { .max = FILES_ETAG_CONTENT_MAX } };
 	ch->ws = api_files_ws(req);
 	ch->body = ch->ws != NULL ? api_files_body(req) : NULL;
 	return ch->body != NULL && api_files_condition(req, &ch->c) &&
@@ -62,12 +62,12 @@ static int read_old(struct change *ch, char etag[FILES_ETAG_LEN], struct files_c
 
 	buf_reset(&ch->old);
 	rc = files_read_whole(ch->ws, ch->path.rel, FILES_ETAG_CONTENT_MAX, &ch->old, etag, NULL);
-	*ret = (struct files_condition){.if_match = etag};
+	*ret = (struct files_condition){ .if_match = etag };
 	if (rc < 0 && !(rc == -ENOENT && ch->may_create))
 		return rc;
 	if (rc == -ENOENT) {
 		buf_reset(&ch->old);
-		*ret = (struct files_condition){.if_none_match = "*"};
+		*ret = (struct files_condition){ .if_none_match = "*" };
 	}
 	return files_condition_check(&ch->c, rc == -ENOENT ? NULL : etag, NULL);
 }
@@ -116,7 +116,7 @@ static void answer_failure(struct http_request *req, const struct change *ch, in
 /* "diff" of what was done, and whether it had bytes that JSON cannot hold. */
 static void put_diff(struct json_out *o, const struct change *ch)
 {
-	struct buf diff = {.max = DIFF_MAX};
+	struct buf diff = { .max = DIFF_MAX };
 	int rc = text_diff((const char *)ch->old.data, ch->old.len, (const char *)ch->new.data,
 			   ch->new.len, ch->path.rel, &diff);
 
@@ -147,7 +147,7 @@ static struct json_out answer_begin(struct http_request *req, const struct chang
 /* take_flag() - a boolean of the body; absent: as it is */
 static bool take_flag(struct http_request *req, json_t *body, const char *name, bool *ret)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 
 	if (jsonx_get_bool(body, name, ret, &err) >= 0)
 		return true;
@@ -155,7 +155,7 @@ static bool take_flag(struct http_request *req, json_t *body, const char *name, 
 	return false;
 }
 
-/* ---- edit ----------------------------------------------------------------- */
+/* ---- edit --------------------------------------------------------------- */
 
 struct edit {
 	struct text_edit e;
@@ -183,8 +183,8 @@ static void answer_edit(struct http_request *req, const struct change *ch, const
 void api_files_edit(struct http_request *req)
 {
 	struct change ch;
-	struct edit ed = {0};
-	struct err why = {0};
+	struct edit ed = { 0 };
+	struct err why = { 0 };
 	int rc;
 
 	if (change_begin(req, &ch) &&
@@ -202,7 +202,7 @@ void api_files_edit(struct http_request *req)
 	change_end(&ch);
 }
 
-/* ---- patch ---------------------------------------------------------------- */
+/* ---- patch -------------------------------------------------------------- */
 
 struct patch {
 	struct text_patch p;
@@ -255,7 +255,7 @@ static void answer_patch(struct http_request *req, const struct change *ch, cons
 static void answer_rejected(struct http_request *req, const struct change *ch,
 			    const struct patch *pa, const struct err *why)
 {
-	struct buf text = {0};
+	struct buf text = { 0 };
 	unsigned n_named = 0;
 	int rc = buf_puts(&text, why->msg);
 
@@ -275,7 +275,7 @@ static void answer_rejected(struct http_request *req, const struct change *ch,
 
 static bool take_patch(struct http_request *req, struct change *ch, struct patch *pa)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 	const char *text;
 	size_t n;
 
@@ -295,8 +295,8 @@ static bool take_patch(struct http_request *req, struct change *ch, struct patch
 void api_files_patch(struct http_request *req)
 {
 	struct change ch;
-	struct patch pa = {.is_atomic = true};
-	struct err why = {0};
+	struct patch pa = { .is_atomic = true };
+	struct err why = { 0 };
 	int rc;
 
 	if (change_begin(req, &ch) && take_patch(req, &ch, &pa)) {

@@ -42,7 +42,7 @@ struct stream {
 	struct buf out; /* owned; a batch being put together */
 };
 
-/* ---- the text of an event ------------------------------------------------ */
+/* ---- the text of an event ----------------------------------------------- */
 
 static const char *const type_names[EVENT_N_TYPES] = {
 	[EVENT_CREATED] = "created",   [EVENT_MODIFIED] = "modified",
@@ -107,7 +107,7 @@ static int put_event(struct buf *out, const struct event *e)
 	return rc == 0 ? buf_puts(out, "\n\n") : rc;
 }
 
-/* ---- life ---------------------------------------------------------------- */
+/* ---- life --------------------------------------------------------------- */
 
 static void on_closed(uv_handle_t *h)
 {
@@ -140,7 +140,7 @@ static void end(struct stream *s)
 	http_conn_stream_end(req);
 }
 
-/* ---- writing ------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------ */
 
 /* Sends the batch; false: no more for now. */
 static bool send_batch(struct stream *s)
@@ -211,7 +211,7 @@ static void pump(struct stream *s)
 		end(s);
 }
 
-/* ---- what happens -------------------------------------------------------- */
+/* ---- what happens ------------------------------------------------------- */
 
 static void on_wake(void *arg) /* any thread */
 {
@@ -283,7 +283,7 @@ static int parse_from(struct http_request *req, struct events_from *ret)
 	const char *text = http_request_header(req, "Last-Event-ID");
 	int rc = text == NULL ? http_request_query(req, "last_event_id", &text) : 1;
 
-	*ret = (struct events_from){0};
+	*ret = (struct events_from){ 0 };
 	if (rc < 0 || text == NULL)
 		return rc;
 	ret->is_resumed = true;
@@ -304,7 +304,7 @@ static void refuse(struct http_request *req, int rc, const struct err *err)
 static void start(struct http_request *req, struct workspace *ws, const struct events_from *from)
 {
 	struct stream *s = stream_new(req);
-	struct err err = {0};
+	struct err err = { 0 };
 	int rc;
 
 	if (s == NULL) {

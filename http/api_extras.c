@@ -9,7 +9,7 @@
 #include "proto/jsonx.h"
 #include "workspace/usage.h"
 
-/* ---- PATCH --------------------------------------------------------------- */
+/* ---- PATCH -------------------------------------------------------------- */
 
 /* Absent: it stays; null: it goes. */
 static int take_name(json_t *body, struct ws_patch *p, struct err *err)
@@ -31,8 +31,8 @@ void api_workspaces_patch(struct http_request *req)
 {
 	struct workspace *ws = api_workspaces_find(req);
 	auto_json json_t *body = NULL;
-	struct ws_patch p = {0};
-	struct err err = {0};
+	struct ws_patch p = { 0 };
+	struct err err = { 0 };
 	int rc;
 
 	if (ws == NULL)
@@ -56,7 +56,7 @@ void api_workspaces_patch(struct http_request *req)
 	workspace_unref(ws);
 }
 
-/* ---- usage --------------------------------------------------------------- */
+/* ---- usage -------------------------------------------------------------- */
 
 void api_workspaces_usage(struct http_request *req)
 {
@@ -70,7 +70,7 @@ void api_workspaces_usage(struct http_request *req)
 	rc = ws_usage(ws, &usage);
 	workspace_unref(ws);
 	if (rc < 0) {
-		http_response_errno(req, rc, &(struct err){0});
+		http_response_errno(req, rc, &(struct err){ 0 });
 		return;
 	}
 	o = http_response_json(req);
@@ -83,7 +83,7 @@ void api_workspaces_usage(struct http_request *req)
 	http_response_json_end(req, 200, &o);
 }
 
-/* ---- the trash ----------------------------------------------------------- */
+/* ---- the trash ---------------------------------------------------------- */
 
 struct trash_answer {
 	struct http_request *req;
@@ -105,7 +105,7 @@ static int put_trashed(void *arg, const struct workspace *ws, uint64_t trashed_n
 
 void api_workspaces_list_trash(struct http_request *req)
 {
-	struct trash_answer a = {.req = req, .o = http_response_json(req)};
+	struct trash_answer a = { .req = req, .o = http_response_json(req) };
 
 	json_out_open(&a.o, '{');
 	json_out_key(&a.o, "workspaces");
@@ -120,7 +120,7 @@ void api_workspaces_list_trash(struct http_request *req)
 void api_workspaces_untrash(struct http_request *req)
 {
 	struct workspace *ws;
-	struct err err = {0};
+	struct err err = { 0 };
 	int rc = ws_untrash(req->core->options->registry, req->params[0], &ws, &err);
 
 	if (rc == -ENOENT) {

@@ -21,7 +21,7 @@
 
 #define SANDBOX_ROUTE "/api/v1/sandboxes/"
 
-/* ---- of the request ------------------------------------------------------- */
+/* ---- of the request ----------------------------------------------------- */
 
 struct workspace *api_files_ws(struct http_request *req)
 {
@@ -78,7 +78,7 @@ static int decode(struct http_request *req, const char *text, const char **ret, 
 bool api_bytes_json(struct http_request *req, json_t *body, const char *name, const char **ret,
 		    size_t *ret_len)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 	char twin[64];
 	int rc = jsonx_get_string(body, name, SIZE_MAX, ret, &err);
 
@@ -171,7 +171,7 @@ bool api_files_flag(struct http_request *req, const char *name, bool *ret)
 
 json_t *api_files_body(struct http_request *req)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 	json_t *o;
 
 	if (jsonx_parse_object((const char *)req->body.data, req->body.len, &o, &err) == 0)
@@ -180,7 +180,7 @@ json_t *api_files_body(struct http_request *req)
 	return NULL;
 }
 
-/* ---- answers -------------------------------------------------------------- */
+/* ---- answers ------------------------------------------------------------ */
 
 static void put_base64(struct json_out *o, const char *key, const char *s)
 {
@@ -233,10 +233,10 @@ static void put_type(struct json_out *o, mode_t mode)
 		mode_t type;
 		const char *name, *special;
 	} types[] = {
-		{S_IFREG, "file", NULL},           {S_IFDIR, "directory", NULL},
-		{S_IFLNK, "symlink", NULL},        {S_IFIFO, "file", "fifo"},
-		{S_IFSOCK, "file", "socket"},      {S_IFCHR, "file", "character-device"},
-		{S_IFBLK, "file", "block-device"},
+		{ S_IFREG, "file", NULL },           { S_IFDIR, "directory", NULL },
+		{ S_IFLNK, "symlink", NULL },        { S_IFIFO, "file", "fifo" },
+		{ S_IFSOCK, "file", "socket" },      { S_IFCHR, "file", "character-device" },
+		{ S_IFBLK, "file", "block-device" },
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(types); i++) {
@@ -274,7 +274,7 @@ void api_files_put_info(struct json_out *o, const struct api_info *i)
 	json_out_close(o, '}');
 }
 
-/* ---- handlers ------------------------------------------------------------- */
+/* ---- handlers ----------------------------------------------------------- */
 
 void api_files_delete(struct http_request *req)
 {

@@ -32,7 +32,7 @@
 #define BATCH_MIN  1024        /* names that are worth holding even when few are needed */
 #define PATHS_MAX  1000        /* of one POST of paths */
 
-/* ---- the names of one directory ------------------------------------------- */
+/* ---- the names of one directory ----------------------------------------- */
 
 struct names {
 	char **list; /* owned, each too */
@@ -82,7 +82,7 @@ static int names_add(struct names *v, const char *name)
 	return 0;
 }
 
-/* ---- a listing ------------------------------------------------------------ */
+/* ---- a listing ---------------------------------------------------------- */
 
 struct lister {
 	struct workspace *ws;
@@ -128,7 +128,7 @@ struct mark {
 
 static struct mark present(const struct lister *l)
 {
-	return (struct mark){l->shown.len, l->full.len};
+	return (struct mark){ l->shown.len, l->full.len };
 }
 
 static void leave(struct lister *l, struct mark m)
@@ -140,12 +140,12 @@ static void leave(struct lister *l, struct mark m)
 /* put_entry() - the present entry, if it is asked for and fits on the page */
 static int put_entry(struct lister *l, int dirfd, const char *name, const struct files_info *info)
 {
-	struct api_info i = {.ws = l->ws,
-			     .dirfd = dirfd,
-			     .name = name,
-			     .path = (const char *)l->shown.data,
-			     .rel = (const char *)l->full.data,
-			     .info = *info};
+	struct api_info i = { .ws = l->ws,
+			      .dirfd = dirfd,
+			      .name = name,
+			      .path = (const char *)l->shown.data,
+			      .rel = (const char *)l->full.data,
+			      .info = *info };
 	size_t len = strlen(rel_of(l));
 
 	if (l->glob != NULL && !glob_match(l->glob, rel_of(l), len))
@@ -223,7 +223,7 @@ static int read_names(int dirfd, const char *from, bool is_after, struct names *
 static int list_batch(struct lister *l, int fd, unsigned depth, const char *rest,
 		      char from[NAME_MAX + 1], bool is_after, bool *ret_more)
 {
-	struct names v = {.keep = (size_t)MAX(l->limit - l->n + 1, BATCH_MIN)};
+	struct names v = { .keep = (size_t)MAX(l->limit - l->n + 1, BATCH_MIN) };
 	int rc = read_names(fd, from, is_after, &v);
 
 	for (size_t i = 0; i < v.n && rc == 0 && !l->is_full; i++) {
@@ -254,7 +254,7 @@ static int list_dir(struct lister *l, int fd, unsigned depth, const char *after)
 	return rc;
 }
 
-/* ---- GET list ------------------------------------------------------------- */
+/* ---- GET list ----------------------------------------------------------- */
 
 /* take_number() - of the query; absent: @ret as it is */
 static bool take_number(struct http_request *req, const char *name, uint64_t max, uint64_t *ret)
@@ -271,7 +271,7 @@ static bool take_number(struct http_request *req, const char *name, uint64_t max
 
 static bool take_glob(struct http_request *req, struct glob **ret)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 	const char *text;
 	int rc = http_request_query(req, "glob", &text);
 
@@ -372,13 +372,14 @@ void api_files_list(struct http_request *req)
 	buf_free(&l->full);
 }
 
-/* ---- info ----------------------------------------------------------------- */
+/* ---- info --------------------------------------------------------------- */
 
 /* put_info() - of a path, links not followed; nothing is written when it fails */
 static int put_info(struct json_out *o, struct workspace *ws, const struct api_path *path)
 {
 	struct api_info i = {
-		.ws = ws, .dirfd = -1, .name = "", .path = path->text, .rel = path->rel};
+		.ws = ws, .dirfd = -1, .name = "", .path = path->text, .rel = path->rel
+	};
 	const char *slash = strrchr(path->rel, '/');
 	char dir[FILES_PATH_MAX + 1];
 	auto_close int fd = -1;
@@ -420,7 +421,7 @@ void api_files_info(struct http_request *req)
 /* put_one() - {"path":…,"info":FileInfo}, or with "info":null why not */
 static void put_one(struct json_out *o, struct workspace *ws, const char *text)
 {
-	struct api_path path = {.text = text};
+	struct api_path path = { .text = text };
 	const struct status_row *row;
 	char message[1024];
 	int rc = files_path_parse(text, strlen(text), path.rel);
@@ -454,7 +455,7 @@ void api_files_info_many(struct http_request *req)
 {
 	struct workspace *ws = api_files_ws(req);
 	auto_json json_t *body = ws != NULL ? api_files_body(req) : NULL;
-	struct err err = {0};
+	struct err err = { 0 };
 	struct json_out o;
 	json_t *paths;
 	int rc = body != NULL ? jsonx_get_array(body, "paths", PATHS_MAX, &paths, &err) : -EINVAL;

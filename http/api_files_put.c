@@ -31,7 +31,7 @@ struct put {
 	bool is_json;
 };
 
-/* ---- ends ----------------------------------------------------------------- */
+/* ---- ends --------------------------------------------------------------- */
 
 /* cleanup() - pool, at the end: closing an unnamed file frees its blocks, which takes time when it
  * is large */
@@ -56,14 +56,14 @@ static void answer_stored(struct http_request *req, const struct put *p, int rc,
 	http_response_header(req, "ETag", result->etag);
 }
 
-/* ---- JSON ----------------------------------------------------------------- */
+/* ---- JSON --------------------------------------------------------------- */
 
 /* parse_json() - NULL after an answer.  A body without a type is often a file's own bytes, as
  * `curl -T` sends it. */
 static json_t *parse_json(struct http_request *req)
 {
 	const char *type = http_request_header(req, "Content-Type");
-	struct err err = {0};
+	struct err err = { 0 };
 	json_t *o;
 
 	if (jsonx_parse_object((const char *)req->body.data, req->body.len, &o, &err) == 0)
@@ -71,7 +71,7 @@ static json_t *parse_json(struct http_request *req)
 	if (type == NULL || type[0] == '\0')
 		http_response_error(req, HTTP_CODE_REQUEST,
 				    "%s (bytes as they are need Content-Type: "
-				    "application/octet-stream, or raw=true)",
+				    "application/octet-stream, or raw=1)",
 				    err.msg);
 	else
 		http_response_error(req, HTTP_CODE_REQUEST, "%s", err.msg);
@@ -82,7 +82,7 @@ static void commit_json(struct http_request *req)
 {
 	struct put *p = req->user;
 	struct files_result result;
-	struct err err = {0};
+	struct err err = { 0 };
 	auto_json json_t *body = parse_json(req);
 	const char *text;
 	int rc;
@@ -102,7 +102,7 @@ static void commit_json(struct http_request *req)
 	cleanup(req);
 }
 
-/* ---- bytes ---------------------------------------------------------------- */
+/* ---- bytes -------------------------------------------------------------- */
 
 static int write_gathered(struct put *p)
 {
@@ -164,7 +164,7 @@ static void on_body_end(struct http_request *req)
 	(void)http_conn_run_step(req, p->is_json ? commit_json : commit_bytes, http_conn_answer);
 }
 
-/* ---- the head ------------------------------------------------------------- */
+/* ---- the head ----------------------------------------------------------- */
 
 /* take_type() - JSON, bytes, or 415 */
 static bool take_type(struct http_request *req, struct put *p)
@@ -240,8 +240,9 @@ void api_files_put(struct http_request *req)
 		return;
 	}
 	req->user = p;
-	req->hooks = (struct http_request_hooks){
-		.on_body = on_body, .on_body_end = on_body_end, .cleanup = cleanup};
+	req->hooks = (struct http_request_hooks){ .on_body = on_body,
+						  .on_body_end = on_body_end,
+						  .cleanup = cleanup };
 	if (!take_head(req, p)) {
 		http_conn_answer(req);
 		return;

@@ -56,7 +56,7 @@ static bool passes(struct http_request *req, const struct files_condition *c, co
 	return false;
 }
 
-/* ---- text ----------------------------------------------------------------- */
+/* ---- text --------------------------------------------------------------- */
 
 static void put_text(struct http_request *req, const struct buf *text)
 {
@@ -76,7 +76,7 @@ static void get_text(struct http_request *req, const struct api_file *f,
 		     const struct files_condition *c)
 {
 	char etag[FILES_ETAG_LEN];
-	struct buf text = {0};
+	struct buf text = { 0 };
 	int rc = files_read_whole(f->ws, f->path.rel, req->core->limits.max_json_body, &text, etag,
 				  NULL);
 
@@ -95,7 +95,7 @@ static void get_text(struct http_request *req, const struct api_file *f,
 	buf_free(&text);
 }
 
-/* ---- bytes ---------------------------------------------------------------- */
+/* ---- bytes -------------------------------------------------------------- */
 
 /* range_of() - If-Range must name the present version, else the whole is sent; HEAD knows no ranges
  */

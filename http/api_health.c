@@ -36,14 +36,14 @@ void api_health(struct http_request *req)
 	http_response_json_end(req, 200, &o);
 }
 
-/* ---- ready --------------------------------------------------------------- */
+/* ---- ready -------------------------------------------------------------- */
 
 /* One check: writes its members into an object that is open; true when all is well. */
 typedef bool (*check_fn)(const struct http_server_options *opt, struct json_out *o);
 
 static bool check_store(const struct http_server_options *opt, struct json_out *o)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 
 	if (store_check(opt->store, &err) == 0)
 		return true;
@@ -103,7 +103,9 @@ static bool run_checks(const struct http_server_options *opt, struct json_out *o
 	static const struct {
 		const char *name;
 		check_fn fn;
-	} checks[] = {{"store", check_store}, {"data_dir", check_data_dir}, {"nfs", check_nfs}};
+	} checks[] = { { "store", check_store },
+		       { "data_dir", check_data_dir },
+		       { "nfs", check_nfs } };
 	bool is_ok = true;
 
 	json_out_open(o, '{');
@@ -115,7 +117,7 @@ static bool run_checks(const struct http_server_options *opt, struct json_out *o
 
 void api_ready(struct http_request *req)
 {
-	struct buf details = {0};
+	struct buf details = { 0 };
 	struct json_out checks = JSON_OUT(&details), o;
 	bool is_ready = run_checks(req->core->options, &checks);
 
@@ -131,7 +133,7 @@ void api_ready(struct http_request *req)
 	buf_free(&details);
 }
 
-/* ---- metrics ------------------------------------------------------------- */
+/* ---- metrics ------------------------------------------------------------ */
 
 static uint64_t resident_bytes(void)
 {

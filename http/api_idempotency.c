@@ -68,9 +68,9 @@ static void create_and_keep(struct http_request *req, const char *key, const cha
 			    void (*create)(struct http_request *req, struct ws_create *c))
 {
 	struct store *store = req->core->options->store;
-	struct ws_create c = {.id = id};
+	struct ws_create c = { .id = id };
 	const char *answer = NULL;
-	struct err err = {0};
+	struct err err = { 0 };
 	int rc;
 
 	create(req, &c);
@@ -86,8 +86,8 @@ static void run_keyed(struct http_request *req, const char *key,
 		      void (*create)(struct http_request *req, struct ws_create *c))
 {
 	const struct http_server_options *opt = req->core->options;
-	struct store_idem mine = {0}, then;
-	struct err err = {0};
+	struct store_idem mine = { 0 }, then;
+	struct err err = { 0 };
 	int rc;
 
 	(void)crypto_generichash(mine.hash, sizeof(mine.hash), req->body.data, req->body.len, NULL,
@@ -115,7 +115,7 @@ void api_idempotency_run(struct http_request *req,
 	const char *key = http_request_header(req, "Idempotency-Key");
 
 	if (key == NULL) {
-		create(req, &(struct ws_create){0});
+		create(req, &(struct ws_create){ 0 });
 		return;
 	}
 	if (!key_is_ok(key)) {

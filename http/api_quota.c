@@ -8,7 +8,7 @@
 #include "http/http_core.h"
 #include "proto/jsonx.h"
 
-/* ---- what is asked ------------------------------------------------------- */
+/* ---- what is asked ------------------------------------------------------ */
 
 /* A number, or null or nothing for no limit. */
 static int get_limit(json_t *o, const char *key, uint64_t *ret, struct err *err)
@@ -32,7 +32,7 @@ int api_quota_member(json_t *body, struct quota_limits *ret, struct err *err)
 	json_t *o;
 	int rc = jsonx_get_object(body, "quota", &o, err);
 
-	*ret = (struct quota_limits){QUOTA_UNLIMITED, QUOTA_UNLIMITED};
+	*ret = (struct quota_limits){ QUOTA_UNLIMITED, QUOTA_UNLIMITED };
 	if (rc == 1)
 		rc = get_limits(o, ret, err);
 	return rc < 0 ? rc : 0;
@@ -63,7 +63,7 @@ int api_quota_begin(struct http_request *req, struct workspace *ws,
 	return rc;
 }
 
-/* ---- answers ------------------------------------------------------------- */
+/* ---- answers ------------------------------------------------------------ */
 
 static void put_limit(struct json_out *o, const char *key, uint64_t limit)
 {
@@ -87,7 +87,7 @@ static void answer(struct http_request *req, struct workspace *ws)
 	int rc = quota_usage(ws, &u);
 
 	if (rc < 0) {
-		http_response_errno(req, rc, &(struct err){0});
+		http_response_errno(req, rc, &(struct err){ 0 });
 		return;
 	}
 	o = http_response_json(req);
@@ -100,7 +100,7 @@ static void answer(struct http_request *req, struct workspace *ws)
 	http_response_json_end(req, 200, &o);
 }
 
-/* ---- handlers ------------------------------------------------------------ */
+/* ---- handlers ----------------------------------------------------------- */
 
 static struct workspace *find(struct http_request *req)
 {
@@ -114,7 +114,7 @@ static struct workspace *find(struct http_request *req)
 static void set_and_answer(struct http_request *req, struct workspace *ws,
 			   const struct quota_limits *limits)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 	int rc = set(req, ws, limits, &err);
 
 	if (rc == -ENOENT)
@@ -139,7 +139,7 @@ void api_quota_put(struct http_request *req)
 	struct workspace *ws = find(req);
 	struct quota_limits limits;
 	auto_json json_t *body = NULL;
-	struct err err = {0};
+	struct err err = { 0 };
 	int rc;
 
 	if (ws == NULL)
@@ -156,7 +156,7 @@ void api_quota_put(struct http_request *req)
 
 void api_quota_delete(struct http_request *req)
 {
-	static const struct quota_limits none = {QUOTA_UNLIMITED, QUOTA_UNLIMITED};
+	static const struct quota_limits none = { QUOTA_UNLIMITED, QUOTA_UNLIMITED };
 	struct workspace *ws = find(req);
 
 	if (ws != NULL)

@@ -65,7 +65,7 @@ static void finder_fini(struct finder *fi)
 	glob_free(fi->exclude);
 }
 
-/* ---- what is asked --------------------------------------------------------- */
+/* ---- what is asked ------------------------------------------------------ */
 
 static bool take_text(struct http_request *req, const char *name, const char **ret)
 {
@@ -94,7 +94,7 @@ static bool take_number(struct http_request *req, const char *name, uint64_t min
 static bool take_glob(struct http_request *req, const char *name, struct glob **ret)
 {
 	const char *text = NULL;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	if (!take_text(req, name, &text))
 		return false;
@@ -161,12 +161,12 @@ static bool take_options(struct http_request *req, struct finder *fi)
 	return true;
 }
 
-/* ---- what is found ---------------------------------------------------------- */
+/* ---- what is found ------------------------------------------------------ */
 
 /* put_path() - as the client sees it: the path that was asked for, and what is below it */
 static void put_path(struct json_out *o, const struct finder *fi, const char *below)
 {
-	struct buf path = {0};
+	struct buf path = { 0 };
 	size_t n = strlen(fi->f.path.text);
 	const char *text;
 
@@ -237,7 +237,7 @@ static struct piece *piece_of(struct finder *fi, const char *path)
 		fi->cap_pieces = cap;
 	}
 	last = &fi->pieces[fi->n_pieces];
-	*last = (struct piece){.path = strdup(path), .begin = fi->json.len, .end = fi->json.len};
+	*last = (struct piece){ .path = strdup(path), .begin = fi->json.len, .end = fi->json.len };
 	if (last->path == NULL)
 		return NULL;
 	fi->n_pieces++;
@@ -268,13 +268,13 @@ static void on_skipped(void *arg, const char *path, enum search_skip why)
 	if (fi->n_skipped < SKIPPED_MAX) {
 		char *copy = strdup(path);
 
-		fi->skipped[fi->n_skipped] = (struct skipped){copy, why};
+		fi->skipped[fi->n_skipped] = (struct skipped){ copy, why };
 		fi->is_out_of_memory = fi->is_out_of_memory || copy == NULL;
 	}
 	fi->n_skipped++;
 }
 
-/* ---- the answer --------------------------------------------------------------- */
+/* ---- the answer --------------------------------------------------------- */
 
 static int by_path(const void *a, const void *b)
 {
@@ -326,10 +326,10 @@ static int open_root(const struct api_file *f)
 
 static void run(struct http_request *req, struct finder *fi)
 {
-	static const struct search_ops ops = {.match = on_match, .skipped = on_skipped};
+	static const struct search_ops ops = { .match = on_match, .skipped = on_skipped };
 	auto_close int root = open_root(&fi->f);
 	struct search_result r;
-	struct err err = {0};
+	struct err err = { 0 };
 	int rc;
 
 	if (root < 0) {

@@ -20,8 +20,7 @@
 #include "proto/jsonx.h"
 #include "workspace/workspace.h"
 
-/* ---- helpers
- * ------------------------------------------------------------------------------------- */
+/* ---- helpers ------------------------------------------------------------ */
 
 struct workspace *api_workspaces_find(struct http_request *req)
 {
@@ -34,7 +33,7 @@ struct workspace *api_workspaces_find(struct http_request *req)
 
 json_t *api_workspaces_body(struct http_request *req)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 	json_t *o;
 
 	if (jsonx_parse_object((const char *)req->body.data, req->body.len, &o, &err) == 0)
@@ -112,8 +111,7 @@ static void answer_success(struct http_request *req)
 	http_response_json_end(req, 200, &o);
 }
 
-/* ---- create, list, get, delete
- * -------------------------------------------------------------------- */
+/* ---- create, list, get, delete ------------------------------------------ */
 
 static int take_pair(struct http_request *req, const char *key, const json_t *value,
 		     bool allows_null, struct ws_pair *pair, struct err *err)
@@ -161,7 +159,7 @@ int api_workspaces_metadata(struct http_request *req, json_t *body, bool allows_
 static void create(struct http_request *req, struct ws_create *c)
 {
 	struct quota_limits quota;
-	struct err err = {0};
+	struct err err = { 0 };
 	struct workspace *ws;
 	auto_json json_t *body = api_workspaces_body(req);
 	int rc;
@@ -209,7 +207,7 @@ void api_workspaces_list(struct http_request *req)
 	rc = ws_list(req->core->options->registry, &list, &n);
 
 	if (rc < 0) {
-		http_response_errno(req, rc, &(struct err){0});
+		http_response_errno(req, rc, &(struct err){ 0 });
 		return;
 	}
 	o = http_response_json(req);
@@ -238,7 +236,7 @@ void api_workspaces_get(struct http_request *req)
 void api_workspaces_delete(struct http_request *req)
 {
 	const struct http_server_options *opt = req->core->options;
-	struct err err = {0};
+	struct err err = { 0 };
 	bool is_final;
 	int rc;
 
@@ -259,10 +257,9 @@ void api_workspaces_delete(struct http_request *req)
 		answer_success(req);
 }
 
-/* ---- exports
- * --------------------------------------------------------------------------------------- */
+/* ---- exports ------------------------------------------------------------ */
 
-static const char *const mode_names[] = {[EXPORT_SQUASH] = "squash", [EXPORT_MATCH] = "match"};
+static const char *const mode_names[] = { [EXPORT_SQUASH] = "squash", [EXPORT_MATCH] = "match" };
 
 static void answer_export(struct http_request *req, const struct workspace *ws)
 {
@@ -294,7 +291,7 @@ static void answer_export(struct http_request *req, const struct workspace *ws)
 static void set_export(struct http_request *req, struct workspace *ws,
 		       const struct export_rules *rules)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 	int rc = ws_set_exports(req->core->options->registry, ws, rules, &err);
 
 	if (rc == -ENOENT)
@@ -328,7 +325,7 @@ void api_workspaces_export_put(struct http_request *req)
 	struct workspace *ws = api_workspaces_find(req);
 	auto_json json_t *body = NULL;
 	bool is_default = false;
-	struct err err = {0};
+	struct err err = { 0 };
 	int rc;
 
 	if (ws == NULL)

@@ -34,13 +34,15 @@ bool archive_http_begin(struct http_request *req, const struct workspace *ws, en
 		.op = op,
 		.owner_uid = ws->owner_uid,
 		.owner_gid = ws->owner_gid,
-		.limits = {.bytes = a->max_bytes, .entries = a->max_entries, .ratio = a->max_ratio},
+		.limits = { .bytes = a->max_bytes,
+			    .entries = a->max_entries,
+			    .ratio = a->max_ratio },
 	};
 	(void)snprintf(job->path, sizeof(job->path), "%s", path);
 	return op == ARC_UNPACK && limit_to_quota(ws, &job->limits);
 }
 
-/* ---- errors -------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------- */
 
 void archive_http_refuse(struct http_request *req, int rc)
 {
@@ -99,7 +101,7 @@ void archive_http_error(struct http_request *req, const struct arc_note *end, co
 	write_error(req, row, message, all);
 }
 
-/* ---- what was left out --------------------------------------------------- */
+/* ---- what was left out -------------------------------------------------- */
 
 void archive_skipped_add(struct archive_skipped *s, const struct arc_note *note)
 {
@@ -124,7 +126,7 @@ void archive_skipped_put(struct archive_skipped *s, const struct arc_note *end, 
 	json_out_close(o, ']');
 }
 
-/* ---- sending ------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------ */
 
 struct sending {
 	struct http_request *req;
@@ -246,13 +248,14 @@ void archive_http_send(struct http_request *req, struct workspace *ws, const str
 		       const char *filename, struct buf *head)
 {
 	struct sending *s = calloc(1, sizeof(*s));
-	struct archive_job_hooks hooks = {.on_data = on_data, .on_end = on_end, .arg = s};
+	struct archive_job_hooks hooks = { .on_data = on_data, .on_end = on_end, .arg = s };
 	int rc = -ENOMEM;
 
 	if (s != NULL) {
 		*s = (struct sending){
-			.req = req, .ws = ws, .head = *head, .type = type_of(job->format)};
-		*head = (struct buf){0};
+			.req = req, .ws = ws, .head = *head, .type = type_of(job->format)
+		};
+		*head = (struct buf){ 0 };
 		rc = archive_job_start(&req->core->options->archives, job, ws->root_fd, &hooks,
 				       &s->job);
 	}

@@ -35,7 +35,7 @@ struct archive_job {
 
 static unsigned n_jobs; /* of the control loop */
 
-/* ---- its end ------------------------------------------------------------- */
+/* ---- its end ------------------------------------------------------------ */
 
 static void on_closed(uv_handle_t *h)
 {
@@ -71,7 +71,7 @@ static void maybe_end(struct archive_job *j)
 	j->hooks.on_end(j->hooks.arg, &j->end);
 }
 
-/* ---- data ---------------------------------------------------------------- */
+/* ---- data --------------------------------------------------------------- */
 
 static void on_data_ready(uv_poll_t *poll, int status, int events);
 
@@ -187,7 +187,7 @@ void archive_job_resume(struct archive_job *j)
 	watch_data(j);
 }
 
-/* ---- notes --------------------------------------------------------------- */
+/* ---- notes -------------------------------------------------------------- */
 
 static void take_note(struct archive_job *j, const struct arc_note *note)
 {
@@ -222,8 +222,9 @@ static void on_note_ready(uv_poll_t *poll, int status, int events)
 	if (n > 0 && arc_note_check(&note, (size_t)n)) {
 		take_note(j, &note);
 	} else {
-		j->end = (struct arc_note){
-			.kind = ARC_NOTE_END, .rc = -EPROTO, .len = sizeof(died) - 1};
+		j->end = (struct arc_note){ .kind = ARC_NOTE_END,
+					    .rc = -EPROTO,
+					    .len = sizeof(died) - 1 };
 		memcpy(j->end.text, died, sizeof(died));
 		j->has_end = true;
 	}
@@ -232,7 +233,7 @@ static void on_note_ready(uv_poll_t *poll, int status, int events)
 	maybe_end(j);
 }
 
-/* ---- its start ----------------------------------------------------------- */
+/* ---- its start ---------------------------------------------------------- */
 
 /* The worker's ends are blocking, ours are not. */
 static int make_sockets(int data[2], int note[2])
@@ -295,7 +296,7 @@ int archive_job_start(const struct http_archives *a, const struct arc_job *job, 
 	}
 	j->data_fd = data[0];
 	j->note_fd = note[0];
-	rc = a->spawn(a->arg, job, sizeof(*job), (const int[]){root_fd, data[1], note[1]},
+	rc = a->spawn(a->arg, job, sizeof(*job), (const int[]){ root_fd, data[1], note[1] },
 		      ARC_N_FDS);
 	(void)close(data[1]);
 	(void)close(note[1]);

@@ -34,7 +34,7 @@ struct http_auth {
 	struct origin *origins;      /* owned */
 };
 
-/* ---- hosts and origins --------------------------------------------------- */
+/* ---- hosts and origins -------------------------------------------------- */
 
 static bool parse_port(const char *p, uint16_t *ret)
 {
@@ -160,7 +160,7 @@ static bool origin_is_ours(const struct origin *o, const struct host_port *host)
 enum http_page_verdict http_auth_page(const struct http_auth *a, const struct http_page *page,
 				      bool *ret_cors)
 {
-	struct host_port host = {0};
+	struct host_port host = { 0 };
 	struct origin origin;
 
 	*ret_cors = false;
@@ -182,7 +182,7 @@ enum http_page_verdict http_auth_page(const struct http_auth *a, const struct ht
 	return HTTP_PAGE_OK;
 }
 
-/* ---- callers ------------------------------------------------------------- */
+/* ---- callers ------------------------------------------------------------ */
 
 static void digest(uint8_t out[DIGEST_LEN], const char *secret, size_t n)
 {
@@ -212,7 +212,7 @@ bool http_auth_caller(const struct http_auth *a, const struct http_peer *peer,
 	return a->allow_everyone || (peer->is_loopback && peer->uid_ok);
 }
 
-/* ---- setting up ---------------------------------------------------------- */
+/* ---- setting up --------------------------------------------------------- */
 
 static int load_keys(struct http_auth *a, const struct http_server_options *o, struct err *err)
 {

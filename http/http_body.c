@@ -24,7 +24,7 @@ enum chunk_state {
 
 void http_body_init(struct http_body *b, enum http_body_kind kind, uint64_t length)
 {
-	*b = (struct http_body){.kind = kind, .left = kind == HTTP_BODY_LENGTH ? length : 0};
+	*b = (struct http_body){ .kind = kind, .left = kind == HTTP_BODY_LENGTH ? length : 0 };
 }
 
 static int step_size(struct http_body *b, unsigned char c)

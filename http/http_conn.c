@@ -21,7 +21,7 @@
 #define PROGRESS_MIN (16u << 10)    /* bytes within a deadline that count as going on */
 #define OUT_MAX      (1u << 30)     /* bytes of one answer; a guard against our own mistakes */
 
-/* ---- deadlines ----------------------------------------------------------- */
+/* ---- deadlines ---------------------------------------------------------- */
 
 static size_t unsent(const struct http_conn *c)
 {
@@ -69,7 +69,7 @@ static void update_deadline(struct http_conn *c)
 		arm(c, d);
 }
 
-/* ---- closing ------------------------------------------------------------- */
+/* ---- closing ------------------------------------------------------------ */
 
 #define ID_SHOWN                                                                                   \
 	8 /* characters of an id in the log: an id may be all it takes to mount a workspace */
@@ -167,7 +167,7 @@ static void close_now(struct http_conn *c)
 	c->ops->close(c);
 }
 
-/* ---- sending ------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------ */
 
 static void begin_out(struct http_conn *c)
 {
@@ -204,7 +204,7 @@ static void fail(struct http_conn *c)
 	c->is_dead = true;
 }
 
-/* ---- answers ------------------------------------------------------------- */
+/* ---- answers ------------------------------------------------------------ */
 
 /* finish() - the answer is queued whole: count it, free the request, go on to the next */
 static void finish(struct http_conn *c)
@@ -219,7 +219,7 @@ static void finish(struct http_conn *c)
 	release(c->core, req);
 	c->had_request = true;
 	c->is_body_paused = c->wants_drain = c->is_full = false;
-	c->scan = (struct http_head_scan){0};
+	c->scan = (struct http_head_scan){ 0 };
 	c->state = ends ? CONN_ENDING : has_rest ? CONN_DISCARD : CONN_HEAD;
 	arm(c, HTTP_DL_NONE);
 }
@@ -297,7 +297,7 @@ static void refuse(struct http_conn *c, int status, const char *why)
 	answer(c);
 }
 
-/* ---- requests ------------------------------------------------------------ */
+/* ---- requests ----------------------------------------------------------- */
 
 /* try_inline() - what needs not wait saves two turns of threads; false: it is for the pool */
 static bool try_inline(struct http_request *req)
@@ -448,7 +448,7 @@ static void end_body(struct http_conn *c)
 		c->req->hooks.on_body_end(c->req);
 }
 
-/* ---- input --------------------------------------------------------------- */
+/* ---- input -------------------------------------------------------------- */
 
 static bool takes_input(const struct http_conn *c)
 {
@@ -470,7 +470,7 @@ static size_t step_head(struct http_conn *c, const char *p, size_t n)
 		refuse(c, -rc, rc == -400 ? "lines must end with CR LF" : "the head is too large");
 		return n;
 	}
-	c->scan = (struct http_head_scan){0};
+	c->scan = (struct http_head_scan){ 0 };
 	begin_request(c, p + s.start, s.pos - s.start, s.n_lines, s.pos < n);
 	return s.pos;
 }
@@ -512,7 +512,7 @@ static size_t process(struct http_conn *c, const char *p, size_t n)
 	return used;
 }
 
-/* ---- settling ------------------------------------------------------------ */
+/* ---- settling ----------------------------------------------------------- */
 
 /* has_whole_body() - nothing is missing but to say so, which a pause has put off */
 static bool has_whole_body(const struct http_conn *c)
@@ -532,7 +532,7 @@ static void process_waiting(struct http_conn *c)
 	}
 }
 
-/* ---- files as answers ---------------------------------------------------- */
+/* ---- files as answers --------------------------------------------------- */
 
 #define INLINE_READ (64u << 10) /* bytes of a file read at once where nobody sends files for us */
 
@@ -671,12 +671,12 @@ static void uncork(struct http_conn *c)
 	c->is_corked = false;
 }
 
-/* ---- the owner's side ---------------------------------------------------- */
+/* ---- the owner's side --------------------------------------------------- */
 
 void http_conn_init(struct http_conn *c, struct http_core *core, const struct http_conn_ops *ops,
 		    const struct http_peer *peer)
 {
-	*c = (struct http_conn){.core = core, .ops = ops, .peer = *peer};
+	*c = (struct http_conn){ .core = core, .ops = ops, .peer = *peer };
 	list_init(&c->deadline_link);
 	update_watch(c);
 	update_deadline(c);
@@ -800,7 +800,7 @@ void http_conn_pool_run(struct http_request *req)
 		router_run(req);
 }
 
-/* ---- streams ------------------------------------------------------------- */
+/* ---- streams ------------------------------------------------------------ */
 
 bool http_conn_begin_step(struct http_request *req, void (*run)(struct http_request *req),
 			  void (*done)(struct http_request *req))

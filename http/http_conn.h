@@ -110,7 +110,7 @@ bool http_conn_begin_step(struct http_request *req, void (*run)(struct http_requ
  * results */
 void http_conn_file_sent(struct http_request *req, ssize_t n);
 
-/* ---- for streaming handlers (R_STREAM) ----------------------------------- */
+/* ---- for streaming handlers (R_STREAM) ---------------------------------- */
 
 /**
  * http_conn_run_step() - @run(req) in the pool, then @done(req) on the loop unless the client has

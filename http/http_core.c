@@ -58,7 +58,9 @@ int http_core_init(struct http_core *core, const struct http_server_options *opt
 	uint32_t prefix;
 	int rc;
 
-	*core = (struct http_core){.options = options, .routes = routes, .limits = options->limits};
+	*core = (struct http_core){ .options = options,
+				    .routes = routes,
+				    .limits = options->limits };
 	fill_limits(&core->limits);
 	init_deadlines(core);
 	list_init(&core->spare_requests);
@@ -153,7 +155,7 @@ static void recycle(struct http_request *req)
 	arena_reset(&arena);
 	buf_reset(&body);
 	buf_reset(&answer);
-	*req = (struct http_request){.arena = arena, .body = body, .res.body = answer};
+	*req = (struct http_request){ .arena = arena, .body = body, .res.body = answer };
 	list_init(&req->link);
 }
 
@@ -183,7 +185,7 @@ struct buf http_core_take_buf(struct http_core *core)
 {
 	if (core->n_spare_bufs > 0)
 		return core->spare_bufs[--core->n_spare_bufs];
-	return (struct buf){0};
+	return (struct buf){ 0 };
 }
 
 void http_core_give_buf(struct http_core *core, struct buf *b)
@@ -198,7 +200,7 @@ void http_core_give_buf(struct http_core *core, struct buf *b)
 	buf_reset(b);
 	b->max = 0;
 	core->spare_bufs[core->n_spare_bufs++] = *b;
-	*b = (struct buf){0};
+	*b = (struct buf){ 0 };
 }
 
 const char *http_core_date(struct http_core *core)

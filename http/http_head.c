@@ -12,7 +12,7 @@
 
 #include "http/http_chars.h"
 
-/* ---- where it ends, and its lines ---------------------------------------- */
+/* ---- where it ends, and its lines --------------------------------------- */
 
 static int check_head_size(const struct http_head_scan *s, size_t have)
 {
@@ -124,7 +124,7 @@ int http_head_check(const char *p, size_t n, const char **ret_why)
 	return -400;
 }
 
-/* ---- its parts, by llhttp ------------------------------------------------ */
+/* ---- its parts, by llhttp ----------------------------------------------- */
 
 struct head_parse {
 	struct http_request *req;
@@ -151,7 +151,7 @@ static int on_header_field(llhttp_t *p, const char *at, size_t n)
 	if (h->req->n_headers == h->max)
 		return -1;
 	h->headers[h->req->n_headers++] =
-		(struct http_header){.name = at, .name_len = (uint32_t)n, .value = ""};
+		(struct http_header){ .name = at, .name_len = (uint32_t)n, .value = "" };
 	return 0;
 }
 
@@ -237,7 +237,7 @@ static int parse_lines(struct http_request *req, const char *head, size_t len, s
 int http_head_parse(struct http_request *req, const char *p, size_t n, unsigned n_lines,
 		    const char **ret_why)
 {
-	struct head_parse h = {.req = req, .max = n_lines};
+	struct head_parse h = { .req = req, .max = n_lines };
 	const char *head;
 	int rc;
 

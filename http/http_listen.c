@@ -16,7 +16,7 @@
 
 #define LISTEN_BACKLOG 511
 
-/* ---- TCP ------------------------------------------------------------------ */
+/* ---- TCP ---------------------------------------------------------------- */
 
 static int parse_address(const char *host, uint16_t port, struct sockaddr_storage *ret,
 			 socklen_t *ret_len)
@@ -24,7 +24,7 @@ static int parse_address(const char *host, uint16_t port, struct sockaddr_storag
 	struct sockaddr_in *v4 = (struct sockaddr_in *)ret;
 	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret;
 
-	*ret = (struct sockaddr_storage){0};
+	*ret = (struct sockaddr_storage){ 0 };
 	if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
 		v4->sin_family = AF_INET;
 		v4->sin_port = htons(port);
@@ -77,7 +77,7 @@ int http_listen_tcp(const char *host, uint16_t port, uint16_t *ret_port, struct 
 	return take_fd(&fd);
 }
 
-/* ---- a Unix socket -------------------------------------------------------- */
+/* ---- a Unix socket ------------------------------------------------------ */
 
 /* is_stale() - a socket file that nobody listens on: left by a daemon that was killed */
 static bool is_stale(const struct sockaddr_un *sun)
@@ -91,7 +91,7 @@ static bool is_stale(const struct sockaddr_un *sun)
 
 int http_listen_unix(const char *path, struct err *err)
 {
-	struct sockaddr_un sun = {.sun_family = AF_UNIX};
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
 	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
@@ -112,7 +112,7 @@ int http_listen_unix(const char *path, struct err *err)
 	return take_fd(&fd);
 }
 
-/* ---- who has connected ---------------------------------------------------- */
+/* ---- who has connected -------------------------------------------------- */
 
 static void learn_unix_peer(const struct http_server_options *o, int fd, struct http_peer *ret)
 {
@@ -137,7 +137,7 @@ void http_listen_peer(const struct http_server_options *o, int fd,
 	in_port_t port;
 	uid_t uid;
 
-	*ret = (struct http_peer){.text = "?"};
+	*ret = (struct http_peer){ .text = "?" };
 	if (sa->ss_family == AF_UNIX) {
 		learn_unix_peer(o, fd, ret);
 		return;

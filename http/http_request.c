@@ -10,7 +10,7 @@
 #include "base/cleanup.h"
 #include "http/http_chars.h"
 
-/* ---- headers ------------------------------------------------------------- */
+/* ---- headers ------------------------------------------------------------ */
 
 static const char *const method_texts[] = {
 	[HTTP_M_GET] = "GET",         [HTTP_M_HEAD] = "HEAD",     [HTTP_M_POST] = "POST",
@@ -140,9 +140,10 @@ static int frame_expect(struct http_request *req, const char **ret_why)
 
 int http_request_frame(struct http_request *req, const char **ret_why)
 {
-	static const char *const single[] = {"Host",          "Content-Length", "Transfer-Encoding",
-					     "Authorization", "Origin",         "Content-Type",
-					     "Sec-Fetch-Site"};
+	static const char *const single[] = {
+		"Host",   "Content-Length", "Transfer-Encoding", "Authorization",
+		"Origin", "Content-Type",   "Sec-Fetch-Site"
+	};
 	const struct http_header *connection;
 	int rc;
 
@@ -170,7 +171,7 @@ int http_request_frame(struct http_request *req, const char **ret_why)
 	return rc < 0 ? rc : frame_expect(req, ret_why);
 }
 
-/* ---- the target ---------------------------------------------------------- */
+/* ---- the target --------------------------------------------------------- */
 
 /* skip_authority() - the path of an absolute-form target whose authority is the Host; NULL if it is
  * not */

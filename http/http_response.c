@@ -12,7 +12,7 @@
 #include "http/json_out.h"
 #include "proto/status.h"
 
-/* ---- the contract's error table ------------------------------------------ */
+/* ---- the contract's error table ----------------------------------------- */
 
 struct code_row {
 	enum http_code code;
@@ -145,7 +145,7 @@ void http_response_errno(struct http_request *req, int rc, const struct err *err
 	}
 }
 
-/* ---- whole answers ------------------------------------------------------- */
+/* ---- whole answers ------------------------------------------------------ */
 
 struct json_out http_response_json(struct http_request *req)
 {
@@ -191,7 +191,7 @@ void http_response_file(struct http_request *req, int status, const char *type, 
 	res->file_left = n;
 }
 
-/* ---- the head ------------------------------------------------------------ */
+/* ---- the head ----------------------------------------------------------- */
 
 struct reason {
 	int status;
@@ -201,29 +201,29 @@ struct reason {
 static const char *reason_of(int status)
 {
 	static const struct reason reasons[] = {
-		{200, "OK"},
-		{206, "Partial Content"},
-		{304, "Not Modified"},
-		{400, "Bad Request"},
-		{401, "Unauthorized"},
-		{403, "Forbidden"},
-		{404, "Not Found"},
-		{405, "Method Not Allowed"},
-		{408, "Request Timeout"},
-		{409, "Conflict"},
-		{412, "Precondition Failed"},
-		{413, "Content Too Large"},
-		{414, "URI Too Long"},
-		{415, "Unsupported Media Type"},
-		{416, "Range Not Satisfiable"},
-		{417, "Expectation Failed"},
-		{429, "Too Many Requests"},
-		{431, "Request Header Fields Too Large"},
-		{500, "Internal Server Error"},
-		{501, "Not Implemented"},
-		{503, "Service Unavailable"},
-		{505, "HTTP Version Not Supported"},
-		{507, "Insufficient Storage"},
+		{ 200, "OK" },
+		{ 206, "Partial Content" },
+		{ 304, "Not Modified" },
+		{ 400, "Bad Request" },
+		{ 401, "Unauthorized" },
+		{ 403, "Forbidden" },
+		{ 404, "Not Found" },
+		{ 405, "Method Not Allowed" },
+		{ 408, "Request Timeout" },
+		{ 409, "Conflict" },
+		{ 412, "Precondition Failed" },
+		{ 413, "Content Too Large" },
+		{ 414, "URI Too Long" },
+		{ 415, "Unsupported Media Type" },
+		{ 416, "Range Not Satisfiable" },
+		{ 417, "Expectation Failed" },
+		{ 429, "Too Many Requests" },
+		{ 431, "Request Header Fields Too Large" },
+		{ 500, "Internal Server Error" },
+		{ 501, "Not Implemented" },
+		{ 503, "Service Unavailable" },
+		{ 505, "HTTP Version Not Supported" },
+		{ 507, "Insufficient Storage" },
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(reasons); i++)

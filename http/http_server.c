@@ -68,7 +68,7 @@ struct http_socket {
 
 static void watch_listener(struct http_server *s);
 
-/* ---- the pool ------------------------------------------------------------ */
+/* ---- the pool ----------------------------------------------------------- */
 
 static void on_work(uv_work_t *w)
 {
@@ -116,8 +116,7 @@ static bool run_in_pool(struct http_core *core, struct http_request *req)
 	return true;
 }
 
-/* ---- one socket
- * ---------------------------------------------------------------------------------- */
+/* ---- one socket --------------------------------------------------------- */
 
 static struct http_socket *socket_of(struct http_conn *c)
 {
@@ -134,7 +133,7 @@ static ssize_t socket_send(struct http_conn *c, const void *p, size_t n)
 	return sent >= 0 ? sent : errno == EWOULDBLOCK ? -EAGAIN : -errno;
 }
 
-/* ---- files ---------------------------------------------------------------- */
+/* ---- files -------------------------------------------------------------- */
 
 #define SLICE_BYTES (8u << 20) /* of a file that one turn in the pool sends at most */
 #define SLICE_WAIT_MS                                                                              \
@@ -146,7 +145,7 @@ static void send_slice(struct http_request *req)
 {
 	off_t off = (off_t)req->res.file_off;
 	size_t want = (size_t)MIN(req->res.file_left, SLICE_BYTES), done = 0;
-	struct pollfd p = {.fd = req->file_sock, .events = POLLOUT};
+	struct pollfd p = { .fd = req->file_sock, .events = POLLOUT };
 	ssize_t result = 0;
 
 	while (done < want) {
@@ -249,8 +248,7 @@ static const struct http_conn_ops socket_ops = {
 	.close = socket_close,
 };
 
-/* ---- accepting
- * ------------------------------------------------------------------------------------ */
+/* ---- accepting ---------------------------------------------------------- */
 
 /* add_socket() - takes @fd */
 static void add_socket(struct http_server *s, int fd, const struct sockaddr_storage *sa)
@@ -376,8 +374,7 @@ static void watch_listener(struct http_server *s)
 		run_tick(s);
 }
 
-/* ---- start and stop
- * -------------------------------------------------------------------------------- */
+/* ---- start and stop ----------------------------------------------------- */
 
 /* add_listener() - takes @fd, which may be a negative errno */
 static int add_listener(struct http_server *s, int fd, struct err *err)

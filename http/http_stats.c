@@ -11,10 +11,10 @@
 #define N_CLASSES 5 /* 1xx..5xx */
 
 /* Upper bounds in ns; what is longer falls into +Inf alone. */
-static const uint64_t bounds_ns[] = {50000,     500000,    1000000,    5000000,    20000000,
-				     100000000, 500000000, 2000000000, 10000000000};
-static const char *const bounds_text[] = {"0.00005", "0.0005", "0.001", "0.005", "0.02",
-					  "0.1",     "0.5",    "2",     "10"};
+static const uint64_t bounds_ns[] = { 50000,     500000,    1000000,    5000000,    20000000,
+				      100000000, 500000000, 2000000000, 10000000000 };
+static const char *const bounds_text[] = { "0.00005", "0.0005", "0.001", "0.005", "0.02",
+					   "0.1",     "0.5",    "2",     "10" };
 #define N_BOUNDS ARRAY_LEN(bounds_ns)
 
 struct row {
@@ -86,9 +86,9 @@ struct label {
 static struct label label_of(const struct http_stats *s, size_t i)
 {
 	if (i == s->routes->n)
-		return (struct label){"other", "other"};
-	return (struct label){http_method_text(s->routes->rows[i].method),
-			      s->routes->rows[i].pattern};
+		return (struct label){ "other", "other" };
+	return (struct label){ http_method_text(s->routes->rows[i].method),
+			       s->routes->rows[i].pattern };
 }
 
 static int put_classes(const struct http_stats *s, size_t i, struct buf *out)

@@ -60,9 +60,9 @@ static size_t utf8_len(const unsigned char *p, size_t n)
 
 static void put_escaped(struct json_out *o, unsigned char c)
 {
-	static const char short_for[] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',
-					 ['\r'] = 'r', ['"'] = '"',  ['\\'] = '\\'};
-	char text[8] = {'\\'};
+	static const char short_for[] = { ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',
+					  ['\r'] = 'r', ['"'] = '"',  ['\\'] = '\\' };
+	char text[8] = { '\\' };
 
 	if (c < sizeof(short_for) && short_for[c] != 0) {
 		text[1] = short_for[c];

@@ -34,7 +34,7 @@ static bool match(const char *pattern, const char *path, struct span params[HTTP
 		len = strcspn(path, "/");
 		if (len == 0 || n_params == HTTP_PARAMS_MAX)
 			return false;
-		params[n_params++] = (struct span){path, len};
+		params[n_params++] = (struct span){ path, len };
 		path += len;
 		pattern = strchr(pattern, '}') + 1;
 	}
@@ -83,7 +83,7 @@ static int find_route(struct http_request *req)
 	enum http_method method = req->method == HTTP_M_HEAD ? HTTP_M_GET : req->method;
 
 	for (size_t i = 0; i < routes->n; i++) {
-		struct span params[HTTP_PARAMS_MAX] = {0};
+		struct span params[HTTP_PARAMS_MAX] = { 0 };
 
 		if (routes->rows[i].method != method ||
 		    !match(routes->rows[i].pattern, req->path, params))

@@ -12,7 +12,7 @@
 
 /* Files answer under a workspace, and under a sandbox for the workspace that it has. */
 #define FILES(method, rest, run, flags)                                                            \
-	{method, API "/workspaces/{id}/files" rest, run, flags},                                   \
+	{ method, API "/workspaces/{id}/files" rest, run, flags },                                 \
 	{                                                                                          \
 		method, API "/sandboxes/{id}/files" rest, run, flags                               \
 	}
@@ -60,4 +60,4 @@ static const struct http_route rows[] = {
 };
 /* clang-format on */
 
-const struct http_routes http_routes = {rows, ARRAY_LEN(rows)};
+const struct http_routes http_routes = { rows, ARRAY_LEN(rows) };

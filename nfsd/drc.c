@@ -124,8 +124,8 @@ static void add_row(struct sums *s, const uint8_t row[SUM_COLUMNS * 8])
 
 static void sum_bytes(const uint8_t *p, size_t n, struct sums *ret)
 {
-	uint8_t last[SUM_COLUMNS * 8] = {0};
-	struct sums s = {0};
+	uint8_t last[SUM_COLUMNS * 8] = { 0 };
+	struct sums s = { 0 };
 
 	for (; n >= sizeof(last); p += sizeof(last), n -= sizeof(last))
 		add_row(&s, p);

@@ -20,7 +20,7 @@ struct export_verdict {
  * Pure apart from reading the rules in force.  Loopback peers pass without networks in the rules if their
  * uid is let in; with networks they must match one too.  Other peers must match a network.  Any thread.
  */
-void export_check(struct ws_registry *registry, const struct workspace *ws, const struct nfs_peer *peer,
-		  struct export_verdict *ret);
+void export_check(struct ws_registry *registry, const struct workspace *ws,
+		  const struct nfs_peer *peer, struct export_verdict *ret);
 
 #endif

@@ -30,7 +30,7 @@ static nfstime3 time_from(const struct statx_timestamp *t)
 {
 	/* 32 unsigned bits on the wire: times before 1970 and after 2106 wrap, as in every NFSv3
 	 * server */
-	return (nfstime3){.seconds = (uint32_t)t->tv_sec, .nseconds = t->tv_nsec};
+	return (nfstime3){ .seconds = (uint32_t)t->tv_sec, .nseconds = t->tv_nsec };
 }
 
 void fattr_from_statx(const struct workspace *ws, const struct statx *stx, fattr3 *ret)

@@ -192,7 +192,7 @@ static void log_refusal(const struct nfs_peer *peer, const char *path, int rc)
 
 static int mount3_mnt(struct nfs_call *call, void *args, void *res)
 {
-	static int flavors[] = {RPC_AUTH_SYS, RPC_AUTH_NONE};
+	static int flavors[] = { RPC_AUTH_SYS, RPC_AUTH_NONE };
 	dirpath *a = args;
 	mountres3 *r = res;
 	mountres3_ok *ok = &r->mountres3_u.mountinfo;
@@ -297,7 +297,7 @@ static const char *host_text(const struct in6_addr *addr, char dst[INET6_ADDRSTR
 
 static int mount3_dump(struct nfs_call *call, void *args, void *res)
 {
-	struct dump_walk w = {.tail = res};
+	struct dump_walk w = { .tail = res };
 	char *host;
 
 	(void)args;

@@ -80,7 +80,7 @@ static void look_at_workspace(struct dir_walk *w, const struct fileops_dirent *e
 static bool add_plus(struct dir_walk *w, const struct fileops_dirent *e)
 {
 	size_t plain = nfs3_dirent_size(e->name_len);
-	struct plus p = {0};
+	struct plus p = { 0 };
 
 	if (w->list.n_entries > 0 && w->dirbytes + plain > w->dircount)
 		return false;
@@ -161,7 +161,7 @@ int nfs3_readdir(struct nfs_call *call, void *args, void *res)
 	READDIR3args *a = args;
 	READDIR3res *r = res;
 	struct nfs_target t;
-	struct dir_walk w = {.call = call, .t = &t};
+	struct dir_walk w = { .call = call, .t = &t };
 	/* both forms of the result begin with the directory's attributes */
 	post_op_attr *attr = &r->READDIR3res_u.resok.dir_attributes;
 	int rc = nfs_enter(call, &a->dir, true, &t);
@@ -180,7 +180,7 @@ int nfs3_readdirplus(struct nfs_call *call, void *args, void *res)
 	READDIRPLUS3args *a = args;
 	READDIRPLUS3res *r = res;
 	struct nfs_target t;
-	struct dir_walk w = {.call = call, .t = &t, .is_plus = true, .dircount = a->dircount};
+	struct dir_walk w = { .call = call, .t = &t, .is_plus = true, .dircount = a->dircount };
 	post_op_attr *attr = &r->READDIRPLUS3res_u.resok.dir_attributes;
 	int rc = nfs_enter(call, &a->dir, true, &t);
 

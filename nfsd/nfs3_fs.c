@@ -30,7 +30,7 @@ int nfs3_fsstat(struct nfs_call *call, void *args, void *res)
 	FSSTAT3args *a = args;
 	FSSTAT3res *r = res;
 	FSSTAT3resok *ok = &r->FSSTAT3res_u.resok;
-	struct statvfs sv = {0};
+	struct statvfs sv = { 0 };
 	struct nfs_target t;
 	int rc = nfs_enter(call, &a->fsroot, true, &t);
 
@@ -64,7 +64,7 @@ int nfs3_fsinfo(struct nfs_call *call, void *args, void *res)
 		ok->rtmult = ok->wtmult = IO_MULT;
 		ok->dtpref = DTPREF;
 		ok->maxfilesize = INT64_MAX;
-		ok->time_delta = (nfstime3){.seconds = 0, .nseconds = 1};
+		ok->time_delta = (nfstime3){ .seconds = 0, .nseconds = 1 };
 		ok->properties = FSF3_LINK | FSF3_SYMLINK | FSF3_HOMOGENEOUS | FSF3_CANSETTIME;
 	}
 	nfs_leave(call, &t);

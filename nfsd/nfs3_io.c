@@ -76,7 +76,7 @@ static int stale_if_removed(int rc, const wcc_data *wcc)
 int nfs3_write(struct nfs_call *call, void *args, void *res)
 {
 	struct nfs3_write_args *a = args;
-	nfs_fh3 fh = {.data = {.data_len = a->fh_len, .data_val = (char *)a->fh}};
+	nfs_fh3 fh = { .data = { .data_len = a->fh_len, .data_val = (char *)a->fh } };
 	WRITE3res *r = res;
 	WRITE3resok *ok = &r->WRITE3res_u.resok;
 	enum fileops_stable stable = a->stable == UNSTABLE ? FILEOPS_UNSTABLE : FILEOPS_SYNC;

@@ -20,7 +20,7 @@ static void put_inode(struct nfs_call *call, struct inode *ino)
 
 static int lookup_in_root(struct nfs_call *call, const char *name, LOOKUP3resok *ok)
 {
-	struct nfs_target child = {0};
+	struct nfs_target child = { 0 };
 	int rc;
 
 	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
@@ -116,7 +116,7 @@ int nfs3_create(struct nfs_call *call, void *args, void *res)
 		[EXCLUSIVE] = CREATE_EXCLUSIVE,
 	};
 	CREATE3args *a = args;
-	struct fileops_attr attr = {0};
+	struct fileops_attr attr = { 0 };
 	char name[NFS_NAME_ROOM];
 	struct inode *ino = NULL;
 	struct nfs_target t;
@@ -258,7 +258,7 @@ int nfs3_rename(struct nfs_call *call, void *args, void *res)
 	RENAME3res *r = res;
 	RENAME3resok *ok = &r->RENAME3res_u.resok; /* as resfail */
 	char from[NFS_NAME_ROOM], to[NFS_NAME_ROOM];
-	struct nfs_target tf, tt = {0};
+	struct nfs_target tf, tt = { 0 };
 	int rc = nfs_enter(call, &a->from.dir, false, &tf);
 
 	if (rc == 0)
@@ -292,7 +292,7 @@ int nfs3_link(struct nfs_call *call, void *args, void *res)
 	LINK3res *r = res;
 	LINK3resok *ok = &r->LINK3res_u.resok; /* as resfail */
 	char name[NFS_NAME_ROOM];
-	struct nfs_target tf, td = {0};
+	struct nfs_target tf, td = { 0 };
 	int rc = nfs_enter(call, &a->file, false, &tf);
 
 	if (rc == 0)

@@ -27,8 +27,8 @@ struct nfs_peer {
 	struct in6_addr addr; /* IPv4-mapped */
 	in_port_t port;
 	bool is_loopback;
-	bool has_local_uid;  /* loopback: the kernel named the uid that owns the other end */
-	bool local_uid_ok;   /* ... and it is one that is let in */
+	bool has_local_uid; /* loopback: the kernel named the uid that owns the other end */
+	bool local_uid_ok;  /* ... and it is one that is let in */
 	uid_t local_uid;
 };
 
@@ -38,7 +38,9 @@ enum nfs_proc_flags {
 	P_POOL = 1u << 2,   /* always runs in the pool for scans and cold files */
 	P_SYNC = 1u << 3,   /* when it goes to a pool: the one for fsync, many at a time */
 	P_NULL = 1u << 4,   /* no credential is looked at */
-	P_NAMES = 1u << 5,  /* changes names or attributes: waits for the disk when metadata_sync is on */
+	P_NAMES =
+		1u
+		<< 5, /* changes names or attributes: waits for the disk when metadata_sync is on */
 };
 
 struct nfs_call;
@@ -48,7 +50,8 @@ struct nfs_proc {
 	/* 0: res is filled.  -EAGAIN: would wait, nothing was changed (only when !call->may_block). */
 	int (*run)(struct nfs_call *call, void *args, void *res);
 	/* xdrproc_t of args and res; NULL for void.  Memory in args is freed by xdr_free() after the reply. */
-	bool (*decode)(const uint8_t *p, size_t n, void *args); /* strict: the whole record is used up */
+	bool (*decode)(const uint8_t *p, size_t n,
+		       void *args); /* strict: the whole record is used up */
 	bool_t (*xdr_args)(XDR *, void *);
 	size_t args_size;
 	bool_t (*xdr_res)(XDR *, void *);
@@ -61,7 +64,7 @@ extern const struct nfs_proc mount3_procs[6]; /* mount_procs.c */
 
 struct nfs_call {
 	struct nfsd *nfsd;
-	const struct nfs_peer *peer; /* borrowed; outlives the call */
+	const struct nfs_peer *peer;       /* borrowed; outlives the call */
 	const struct rpc_call_header *rpc; /* xid, prog, vers, proc, credential; borrowed */
 	const struct nfs_proc *proc;
 	bool may_block;
@@ -74,8 +77,6 @@ struct nfs_call {
 
 	/* Set by nfs_enter(), for the trace line. */
 	uint64_t trace_ws, trace_ino;
-
-
 };
 
 /**
@@ -94,9 +95,9 @@ struct nfsd_shared {
 	struct inode_cache *inodes;
 	struct fh_codec *fh;
 	struct mount_table *mounts; /* who has mounted what, for DUMP */
-	uint32_t started_s;	    /* CLOCK_REALTIME at start: times of "/" */
-	uint64_t write_verf; /* new at each start; flushes that failed are added to it */
-	bool metadata_sync;  /* WORKSPACE_NFS_METADATA_SYNC: fsync the folder before answering name changes */
+	uint32_t started_s;         /* CLOCK_REALTIME at start: times of "/" */
+	uint64_t write_verf;        /* new at each start; flushes that failed are added to it */
+	bool metadata_sync; /* WORKSPACE_NFS_METADATA_SYNC: fsync the folder before answering name changes */
 };
 struct nfsd_shared *nfsd_shared(struct nfsd *d);
 

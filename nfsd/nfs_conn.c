@@ -31,7 +31,8 @@
 #define JOBS_MAX       64u        /* calls of one connection in pools, or parked */
 #define JOBS_BYTES_MAX (8u << 20) /* bytes that these hold */
 #define HELD_MAX                                                                                   \
-	(256u << 20) /* bytes of all connections: beyond, those that hold anything wait            \
+	(256u                                                                                      \
+	 << 20) /* bytes of all connections: beyond, those that hold anything wait            \
 		      */
 #define PARTIAL_MAX      (256u << 20) /* bytes of unfinished records of all connections */
 #define POOL_REPLY_GUESS (64u << 10)  /* bytes: payload of a call that goes to a pool unseen */
@@ -40,7 +41,7 @@
 #define RX_BEHIND_BIG    (8u << 10)  /* ... but for this: what is behind it would be copied */
 #define PROGRESS_BYTES   4096u /* less than this in a deadline's time is no progress of a record */
 
-/* ---- may more be taken on? ----------------------------------------------------------------- */
+/* ---- may more be taken on? ---------------------------------------------- */
 
 static size_t held_now(const struct nfs_conn *c)
 {
@@ -100,7 +101,7 @@ static void count_held(struct nfs_conn *c)
 	c->held = now;
 }
 
-/* ---- closing ------------------------------------------------------------------------------- */
+/* ---- closing ------------------------------------------------------------ */
 
 static void free_if_unused(struct nfs_conn *c)
 {
@@ -156,7 +157,7 @@ void nfs_conn_close(struct nfs_conn *c)
 	free_if_unused(c);
 }
 
-/* ---- replies ------------------------------------------------------------------------------- */
+/* ---- replies ------------------------------------------------------------ */
 
 /* To be closed when the turn is over, not before: records that lie in its memory are still worked
  * on. */
@@ -241,7 +242,7 @@ static void answer_finished(struct nfs_conn *c)
 		c->is_pool_full = false;
 }
 
-/* ---- calls --------------------------------------------------------------------------------- */
+/* ---- calls -------------------------------------------------------------- */
 
 static void submit(struct nfs_conn *c, struct nfs_job *job, size_t record_len)
 {
@@ -320,7 +321,7 @@ static void take_record(struct nfs_conn *c, const uint8_t *p, size_t n, bool is_
 	nfs_loop_post_all(&waiters);
 }
 
-/* ---- receiving ----------------------------------------------------------------------------- */
+/* ---- receiving ---------------------------------------------------------- */
 
 /* Works on records in @p until one is not whole or there is no room or time for more.  Return:
  * bytes used. */
@@ -395,8 +396,8 @@ static bool receive(struct nfs_conn *c)
 	if (want == NULL)
 		rest = 0;
 	room = rest >= BIG_REST ? RX_BEHIND_BIG : NFS_RX_BYTES;
-	iov[0] = (struct iovec){.iov_base = want, .iov_len = rest};
-	iov[1] = (struct iovec){.iov_base = l->rx, .iov_len = room};
+	iov[0] = (struct iovec){ .iov_base = want, .iov_len = rest };
+	iov[1] = (struct iovec){ .iov_base = l->rx, .iov_len = room };
 	do {
 		got = readv(c->fd, want != NULL ? iov : iov + 1, want != NULL ? 2 : 1);
 	} while (got < 0 && errno == EINTR);
@@ -428,7 +429,7 @@ static bool receive(struct nfs_conn *c)
 	return (size_t)got == rest + room;
 }
 
-/* ---- turns --------------------------------------------------------------------------------- */
+/* ---- turns -------------------------------------------------------------- */
 
 static void on_poll(uv_poll_t *h, int status, int events);
 
@@ -509,7 +510,7 @@ void nfs_conn_go_on(struct nfs_conn *c)
 	finish_turn(c);
 }
 
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- life --------------------------------------------------------------- */
 
 struct nfs_conn *nfs_conn_new(int fd, const struct nfs_peer *peer)
 {

@@ -26,7 +26,7 @@
 #define MARK_LEN 4u
 #define HEAD_LEN (MARK_LEN + RPC_REPLY_HEADER_LEN)
 
-/* ---- jobs ---------------------------------------------------------------------------------- */
+/* ---- jobs --------------------------------------------------------------- */
 
 static size_t align16(size_t n)
 {
@@ -43,7 +43,7 @@ static void widen(struct nfs_dispatch *d, const struct nfs_proc *rows, size_t n)
 
 void nfs_dispatch_init(struct nfs_dispatch *d, const struct nfs_programs *programs)
 {
-	*d = (struct nfs_dispatch){.programs = *programs};
+	*d = (struct nfs_dispatch){ .programs = *programs };
 	widen(d, programs->nfs, NFS_STATS_MOUNT);
 	widen(d, programs->mount, NFS_STATS_ROWS - NFS_STATS_MOUNT);
 }
@@ -93,7 +93,7 @@ void nfs_job_free(const struct nfs_dispatch *d, struct nfs_job *job)
 	free(job);
 }
 
-/* ---- replies ------------------------------------------------------------------------------- */
+/* ---- replies ------------------------------------------------------------ */
 
 static size_t padded(size_t n)
 {
@@ -185,7 +185,7 @@ static void encode_result(struct nfs_job *job, uint8_t *dst, size_t room)
 	note_status(job);
 }
 
-/* ---- running ------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------ */
 
 /* By the routine that rpcgen made, and strictly: bytes left over are garbage too. */
 static bool decode_xdr(struct nfs_job *job)
@@ -240,7 +240,7 @@ static bool attempt(struct nfs_job *job, uint8_t *dst, size_t room)
 	return rc != -EAGAIN || job->call.may_block;
 }
 
-/* ---- which procedure ----------------------------------------------------------------------- */
+/* ---- which procedure ---------------------------------------------------- */
 
 static bool is_nfs(const struct rpc_call_header *h)
 {
@@ -294,7 +294,7 @@ static bool parse(const struct nfs_dispatch *d, struct nfs_job *job, const uint8
 	return false;
 }
 
-/* ---- repeats ------------------------------------------------------------------------------- */
+/* ---- repeats ------------------------------------------------------------ */
 
 /* False: a repeat; *@ret_step says what becomes of it. */
 static bool begin_once(const struct nfs_dispatch *d, struct nfs_job *job, enum nfs_step *ret_step)
@@ -354,7 +354,7 @@ static void finish_once(const struct nfs_dispatch *d, struct nfs_job *job, bool 
 	}
 }
 
-/* ---- public -------------------------------------------------------------------------------- */
+/* ---- public ------------------------------------------------------------- */
 
 enum nfs_step nfs_dispatch_begin(const struct nfs_dispatch *d, struct nfs_job *job,
 				 const uint8_t *p, size_t n, uint8_t *dst, size_t room,

@@ -46,7 +46,7 @@ int nfs_enter(struct nfs_call *call, const nfs_fh3 *fh, bool root_ok, struct nfs
 	struct workspace *ws;
 	int rc;
 
-	*t = (struct nfs_target){0};
+	*t = (struct nfs_target){ 0 };
 	rc = fh_decode(sh->fh, (const uint8_t *)fh->data.data_val, fh->data.data_len, &key, &ws);
 	if (rc < 0)
 		return rc;

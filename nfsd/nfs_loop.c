@@ -32,7 +32,7 @@
 #define QUIET_TICKS    5u
 #define FREE_JOBS_MAX  128u /* about 1.5 KiB each */
 
-/* ---- jobs ---------------------------------------------------------------------------------- */
+/* ---- jobs --------------------------------------------------------------- */
 
 struct nfs_job *nfs_loop_take_job(struct nfs_loop *l)
 {
@@ -62,7 +62,7 @@ void nfs_loop_recycle(struct nfs_loop *l, struct nfs_job *job)
 	l->n_free_jobs++;
 }
 
-/* ---- from other threads -------------------------------------------------------------------- */
+/* ---- from other threads ------------------------------------------------- */
 
 /*
  * The wake-up is sent with the mutex held: the loop may end only after it has taken what is in its
@@ -210,7 +210,7 @@ static void on_wake(uv_async_t *a)
 	end_if_drained(l);
 }
 
-/* ---- timers -------------------------------------------------------------------------------- */
+/* ---- timers ------------------------------------------------------------- */
 
 static void close_all(struct nfs_loop *l)
 {
@@ -302,7 +302,7 @@ static void on_sweep(uv_timer_t *t)
 	(void)uv_queue_work(&l->uv, &l->sweep_work, sweep, swept);
 }
 
-/* ---- connections with more to do ----------------------------------------------------------- */
+/* ---- connections with more to do ---------------------------------------- */
 
 static void on_again(uv_idle_t *i)
 {
@@ -335,7 +335,7 @@ void nfs_loop_conn_freed(struct nfs_loop *l)
 	end_if_drained(l);
 }
 
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- life --------------------------------------------------------------- */
 
 static void *thread_main(void *arg)
 {

@@ -36,8 +36,8 @@ struct nfs_loop {
 	uv_timer_t tick;
 	uv_timer_t sweep; /* loop 0 only */
 	uv_work_t sweep_work;
-	uv_idle_t again;  /* active while @ready is not empty */
-	uint8_t *rx;      /* owned; NFS_RX_BYTES */
+	uv_idle_t again; /* active while @ready is not empty */
+	uint8_t *rx;     /* owned; NFS_RX_BYTES */
 	struct nfs_turn turn;
 	uint64_t now_ns; /* of the last event or finished call: good for durations within a turn */
 	uint64_t turn_end_ns; /* when the connection that is being worked on must let others go */
@@ -69,7 +69,7 @@ void nfs_loop_ask_stop(struct nfs_loop *l, uint64_t deadline_ns); /* any thread 
 bool nfs_loop_join(struct nfs_loop *l);
 void nfs_loop_free(struct nfs_loop *l); /* after a join that returned true; NULL is fine */
 
-/* ---- for nfs_conn.c: its loop only --------------------------------------------------------- */
+/* ---- for nfs_conn.c: its loop only -------------------------------------- */
 
 struct nfs_job *nfs_loop_take_job(struct nfs_loop *l); /* NULL when out of memory */
 void nfs_loop_recycle(struct nfs_loop *l, struct nfs_job *job);

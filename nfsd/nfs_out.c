@@ -28,7 +28,7 @@
 
 int nfs_turn_init(struct nfs_turn *t, struct nfs_payloads *payloads)
 {
-	*t = (struct nfs_turn){.payloads = payloads};
+	*t = (struct nfs_turn){ .payloads = payloads };
 	t->buf = malloc(NFS_TURN_BYTES);
 	return t->buf != NULL ? 0 : -ENOMEM;
 }
@@ -74,7 +74,7 @@ bool nfs_turn_is_full(const struct nfs_turn *t)
 static void add_seg(struct nfs_turn *t, uint8_t *p, size_t len, uint8_t *mem, size_t cap)
 {
 	assert(t->n_segs < NFS_TURN_SEGS);
-	t->segs[t->n_segs++] = (struct nfs_seg){.p = p, .len = len, .mem = mem, .cap = cap};
+	t->segs[t->n_segs++] = (struct nfs_seg){ .p = p, .len = len, .mem = mem, .cap = cap };
 	t->bytes += len;
 }
 
@@ -128,18 +128,18 @@ void nfs_turn_add(struct nfs_turn *t, struct nfs_job *job)
 	add_payload(t, job);
 }
 
-/* ---- sending ------------------------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------ */
 
 /* Return: bytes taken by the socket, 0 when it is full, -errno. */
 static ssize_t send_segs(int fd, const struct nfs_seg *segs, size_t n)
 {
 	struct iovec iov[NFS_TURN_SEGS];
-	struct msghdr msg = {.msg_iov = iov, .msg_iovlen = n};
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = n };
 	ssize_t sent;
 
 	assert(n <= NFS_TURN_SEGS);
 	for (size_t i = 0; i < n; i++)
-		iov[i] = (struct iovec){.iov_base = segs[i].p, .iov_len = segs[i].len};
+		iov[i] = (struct iovec){ .iov_base = segs[i].p, .iov_len = segs[i].len };
 	do {
 		sent = sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 	} while (sent < 0 && errno == EINTR);
@@ -270,5 +270,5 @@ void nfs_unsent_fini(struct nfs_unsent *u, struct nfs_payloads *payloads)
 	for (size_t i = 0; i < u->n; i++)
 		give_back(payloads, &u->segs[u->first + i]);
 	free(u->segs);
-	*u = (struct nfs_unsent){0};
+	*u = (struct nfs_unsent){ 0 };
 }

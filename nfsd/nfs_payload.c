@@ -28,9 +28,9 @@ static const struct size_class {
 	size_t cap;
 	unsigned keep;
 } classes[] = {
-	{8u << 10, 64},
-	{(64u << 10) + 4096, 32},
-	{NFSD_IO_MAX + 4096, 8},
+	{ 8u << 10, 64 },
+	{ (64u << 10) + 4096, 32 },
+	{ NFSD_IO_MAX + 4096, 8 },
 };
 
 #define N_CLASSES ARRAY_LEN(classes)

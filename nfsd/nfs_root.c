@@ -28,7 +28,8 @@ void nfs_root_attr(struct nfs_call *call, fattr3 *ret)
 	ret->size = ret->used = 4096;
 	ret->fsid = ROOT_FSID;
 	ret->fileid = ROOT_FILEID;
-	ret->atime = ret->mtime = ret->ctime = (nfstime3){.seconds = sh->started_s, .nseconds = ns};
+	ret->atime = ret->mtime = ret->ctime =
+		(nfstime3){ .seconds = sh->started_s, .nseconds = ns };
 }
 
 int nfs_root_lookup(struct nfs_call *call, const char *name, struct inode **ret,
@@ -51,16 +52,16 @@ static bool list_dots(uint64_t cookie, bool (*fn)(void *arg, const struct fileop
 		      void *arg)
 {
 	static const struct fileops_dirent dots[] = {
-		{.ino = ROOT_FILEID,
-		 .cookie = COOKIE_DOT,
-		 .name = ".",
-		 .name_len = 1,
-		 .type = DT_DIR},
-		{.ino = ROOT_FILEID,
-		 .cookie = COOKIE_DOTDOT,
-		 .name = "..",
-		 .name_len = 2,
-		 .type = DT_DIR},
+		{ .ino = ROOT_FILEID,
+		  .cookie = COOKIE_DOT,
+		  .name = ".",
+		  .name_len = 1,
+		  .type = DT_DIR },
+		{ .ino = ROOT_FILEID,
+		  .cookie = COOKIE_DOTDOT,
+		  .name = "..",
+		  .name_len = 2,
+		  .type = DT_DIR },
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(dots); i++)

@@ -25,8 +25,7 @@ struct nfs_limits { /* ns */
 struct nfsd_listener;
 
 struct nfsd {
-	struct nfsd_shared
-		shared; /* immutable, as all below unless said otherwise */
+	struct nfsd_shared shared; /* immutable, as all below unless said otherwise */
 	struct nfs_dispatch dispatch;
 	struct nfs_payloads *payloads;
 	struct drc *drc;
@@ -39,7 +38,7 @@ struct nfsd {
 	struct nfsd_listener *listener; /* control loop */
 	uint16_t port;
 	uint64_t partial; /* atomic: bytes that unfinished records of all connections take */
-	uint64_t held; /* atomic: bytes of pooled calls and unsent replies of all connections */
+	uint64_t held;    /* atomic: bytes of pooled calls and unsent replies of all connections */
 };
 
 /* nfsd_start_with() - nfsd_start() with tables of the caller's, for tests */

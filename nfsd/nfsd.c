@@ -50,7 +50,7 @@ struct nfsd_listener {
 	unsigned open_handles; /* freed when both are closed, which is after nfsd_stop() */
 };
 
-/* ---- pools --------------------------------------------------------------------------------- */
+/* ---- pools -------------------------------------------------------------- */
 
 static void run_pooled(struct list *n)
 {
@@ -70,22 +70,22 @@ static void done_pooled(struct list *n)
 /* A source may use three quarters of the threads: what hangs one client's calls leaves some to
  * others. */
 static const struct nfs_pool_options pool_options[NFS_N_POOLS] = {
-	[NFS_POOL_SCAN] = {"nfs-scan", 8, 6, 1024, run_pooled, done_pooled},
-	[NFS_POOL_SYNC] = {"nfs-sync", 16, 12, 1024, run_pooled, done_pooled},
+	[NFS_POOL_SCAN] = { "nfs-scan", 8, 6, 1024, run_pooled, done_pooled },
+	[NFS_POOL_SYNC] = { "nfs-sync", 16, 12, 1024, run_pooled, done_pooled },
 };
 
-/* ---- accepting ----------------------------------------------------------------------------- */
+/* ---- accepting ---------------------------------------------------------- */
 
 static void set_options(int fd)
 {
 	static const struct {
 		int level, name, value;
 	} options[] = {
-		{IPPROTO_TCP, TCP_NODELAY, 1},
-		{SOL_SOCKET, SO_KEEPALIVE, 1},
-		{IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S},
-		{IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_GAP_S},
-		{IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES},
+		{ IPPROTO_TCP, TCP_NODELAY, 1 },
+		{ SOL_SOCKET, SO_KEEPALIVE, 1 },
+		{ IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S },
+		{ IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_GAP_S },
+		{ IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES },
 	};
 
 	/* None of them is needed for a right answer. */
@@ -97,7 +97,7 @@ static void set_options(int fd)
 static bool describe_peer(const struct nfsd *d, int fd, const struct sockaddr_storage *sa,
 			  struct nfs_peer *ret)
 {
-	struct nfs_peer p = {0};
+	struct nfs_peer p = { 0 };
 
 	if (!peer_addr6(sa, &p.addr, &p.port))
 		return false;
@@ -178,7 +178,7 @@ static void on_incoming(uv_poll_t *h, int status, int events)
 	struct nfsd_listener *ln = h->data;
 
 	for (unsigned i = 0; i < ACCEPTS_AT_ONCE; i++) {
-		struct sockaddr_storage sa = {0};
+		struct sockaddr_storage sa = { 0 };
 		socklen_t len = sizeof(sa);
 		int fd =
 			accept4(ln->fd, (struct sockaddr *)&sa, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -194,7 +194,7 @@ static void on_incoming(uv_poll_t *h, int status, int events)
 	}
 }
 
-/* ---- the listener -------------------------------------------------------------------------- */
+/* ---- the listener ------------------------------------------------------- */
 
 static int parse_address(const char *text, uint16_t port, struct sockaddr_storage *ret,
 			 socklen_t *ret_len)
@@ -202,7 +202,7 @@ static int parse_address(const char *text, uint16_t port, struct sockaddr_storag
 	struct sockaddr_in *a4 = (struct sockaddr_in *)ret;
 	struct sockaddr_in6 *a6 = (struct sockaddr_in6 *)ret;
 
-	*ret = (struct sockaddr_storage){0};
+	*ret = (struct sockaddr_storage){ 0 };
 	if (inet_pton(AF_INET, text, &a4->sin_addr) == 1) {
 		a4->sin_family = AF_INET;
 		a4->sin_port = htons(port);
@@ -237,7 +237,7 @@ static int bind_and_listen(int fd, const struct sockaddr_storage *sa, socklen_t 
 
 static int bound_port(int fd, uint16_t *ret)
 {
-	struct sockaddr_storage sa = {0};
+	struct sockaddr_storage sa = { 0 };
 	socklen_t len = sizeof(sa);
 	struct in6_addr addr;
 	in_port_t port;
@@ -318,7 +318,7 @@ static void listener_stop(struct nfsd *d)
 	(void)close(ln->fd);
 }
 
-/* ---- the whole ----------------------------------------------------------------------------- */
+/* ---- the whole ---------------------------------------------------------- */
 
 static uint64_t ms_or(unsigned ms, unsigned otherwise)
 {
@@ -356,7 +356,7 @@ static int make_parts(struct nfsd *d, const struct nfs_programs *programs,
 	if (rc == 0)
 		rc = nfs_payloads_new(&d->payloads);
 	if (rc == 0)
-		rc = drc_new(&(struct drc_options){0}, &d->drc);
+		rc = drc_new(&(struct drc_options){ 0 }, &d->drc);
 	if (rc < 0)
 		return err_set(err, rc, "%s", strerror(-rc));
 	for (unsigned i = 0; i < NFS_N_POOLS && rc == 0; i++)
@@ -454,7 +454,7 @@ int nfsd_start_with(uv_loop_t *control, const struct nfsd_options *o,
 
 int nfsd_start(uv_loop_t *control, const struct nfsd_options *o, struct nfsd **ret, struct err *err)
 {
-	static const struct nfs_programs programs = {.nfs = nfs3_procs, .mount = mount3_procs};
+	static const struct nfs_programs programs = { .nfs = nfs3_procs, .mount = mount3_procs };
 
 	return nfsd_start_with(control, o, &programs, ret, err);
 }
@@ -477,11 +477,11 @@ struct nfsd_shared *nfsd_shared(struct nfsd *d)
 	return &d->shared;
 }
 
-/* ---- what it tells about itself ------------------------------------------------------------ */
+/* ---- what it tells about itself ----------------------------------------- */
 
 static void sum_stats(struct nfsd *d, struct nfs_stats *ret)
 {
-	*ret = (struct nfs_stats){0};
+	*ret = (struct nfs_stats){ 0 };
 	for (unsigned i = 0; i < d->n_loops; i++)
 		nfs_stats_collect(ret, &d->loops[i]->stats);
 }
@@ -549,7 +549,7 @@ void nfsd_summary(struct nfsd *d, struct nfsd_summary *ret)
 	struct nfs_stats sum;
 
 	sum_stats(d, &sum);
-	*ret = (struct nfsd_summary){.n_conns = count_conns(d), .n_loops = d->n_loops};
+	*ret = (struct nfsd_summary){ .n_conns = count_conns(d), .n_loops = d->n_loops };
 	for (unsigned i = 0; i < NFS_STATS_ROWS; i++)
 		ret->n_calls += sum.calls[i];
 }

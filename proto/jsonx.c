@@ -180,7 +180,8 @@ int jsonx_only(json_t *o, const char *allowed, struct err *err)
 	json_object_foreach(o, key, value)
 	{
 		if (!has_word(allowed, key))
-			return err_set(err, -EINVAL, "unknown field '%.64s'; allowed are: %s", key, allowed);
+			return err_set(err, -EINVAL, "unknown field '%.64s'; allowed are: %s", key,
+				       allowed);
 	}
 	return 0;
 }

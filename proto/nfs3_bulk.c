@@ -77,12 +77,12 @@ static uint32_t take_choice(struct cursor *c, uint32_t max)
 	return v;
 }
 
-/* ---- WRITE ---- */
+/* ---- WRITE -------------------------------------------------------------- */
 
 bool nfs3_bulk_decode_write(const uint8_t *p, size_t n, void *args)
 {
 	struct nfs3_write_args *a = args;
-	struct cursor c = {.p = p, .left = n};
+	struct cursor c = { .p = p, .left = n };
 
 	a->fh = take_opaque(&c, NFS3_FHSIZE, &a->fh_len);
 	a->offset = take64(&c);
@@ -108,12 +108,12 @@ size_t nfs3_bulk_encode_write(uint8_t *dst, size_t dst_len, const struct nfs3_wr
 	return (size_t)(p - dst);
 }
 
-/* ---- directory lists, written ---- */
+/* ---- directory lists, written ------------------------------------------- */
 
 void nfs3_dirlist_init(struct nfs3_dirlist *l, uint8_t *dst, size_t max)
 {
 	assert(max >= NFS3_DIRLIST_TAIL);
-	*l = (struct nfs3_dirlist){.dst = dst, .max = max};
+	*l = (struct nfs3_dirlist){ .dst = dst, .max = max };
 }
 
 size_t nfs3_dirent_size(size_t name_len)
@@ -208,7 +208,7 @@ size_t nfs3_dirlist_finish(struct nfs3_dirlist *l, bool eof)
 	return l->len;
 }
 
-/* ---- directory lists, read ---- */
+/* ---- directory lists, read ---------------------------------------------- */
 
 static void take_time(struct cursor *c, nfstime3 *t)
 {
@@ -238,7 +238,7 @@ static void take_fattr(struct cursor *c, fattr3 *a)
 
 static void take_dirent(struct cursor *c, bool plus, struct nfs3_dirent *e)
 {
-	*e = (struct nfs3_dirent){.fileid = take64(c)};
+	*e = (struct nfs3_dirent){ .fileid = take64(c) };
 	e->name = (const char *)take_opaque(c, UINT32_MAX, &e->name_len);
 	e->cookie = take64(c);
 	if (!plus)
@@ -254,7 +254,7 @@ static void take_dirent(struct cursor *c, bool plus, struct nfs3_dirent *e)
 int nfs3_dirlist_next(const uint8_t *p, size_t n, size_t *pos, bool plus, struct nfs3_dirent *ret,
 		      bool *ret_eof)
 {
-	struct cursor c = {.p = p + *pos, .left = n - *pos};
+	struct cursor c = { .p = p + *pos, .left = n - *pos };
 	bool follows = take_choice(&c, 1) != 0;
 	bool eof = false;
 

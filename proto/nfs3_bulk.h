@@ -30,7 +30,7 @@ bool nfs3_bulk_decode_write(const uint8_t *p, size_t n, void *args /* struct nfs
 /* The client's side: everything up to the data; the data and its padding follow.  0 = too small. */
 size_t nfs3_bulk_encode_write(uint8_t *dst, size_t dst_len, const struct nfs3_write_args *a);
 
-/* ---- directory lists ---- */
+/* ---- directory lists ---------------------------------------------------- */
 struct nfs3_dirlist {
 	uint8_t *dst; /* borrowed */
 	size_t max;   /* bytes that entries and the 8 closing bytes may take */

@@ -114,17 +114,17 @@ static size_t put_words(uint8_t *dst, const uint32_t *w, size_t n)
 size_t rpc_reply_accepted(uint8_t *dst, uint32_t xid, enum rpc_accept stat, uint32_t low,
 			  uint32_t high)
 {
-	const uint32_t words[] = {xid, MSG_REPLY,      MSG_ACCEPTED, RPC_AUTH_NONE,
-				  0,   (uint32_t)stat, low,          high};
+	const uint32_t words[] = { xid, MSG_REPLY,      MSG_ACCEPTED, RPC_AUTH_NONE,
+				   0,   (uint32_t)stat, low,          high };
 	/* Only PROG_MISMATCH has the two versions behind it. */
 	return put_words(dst, words, stat == RPC_PROG_MISMATCH ? 8 : 6);
 }
 
 size_t rpc_reply_rejected(uint8_t *dst, uint32_t xid, enum rpc_parse why)
 {
-	const uint32_t mismatch[] = {xid,         MSG_REPLY,  MSG_DENIED, REJECT_RPC_MISMATCH,
-				     RPC_VERSION, RPC_VERSION};
-	uint32_t auth[] = {xid, MSG_REPLY, MSG_DENIED, REJECT_AUTH_ERROR, 0};
+	const uint32_t mismatch[] = { xid,         MSG_REPLY,  MSG_DENIED, REJECT_RPC_MISMATCH,
+				      RPC_VERSION, RPC_VERSION };
+	uint32_t auth[] = { xid, MSG_REPLY, MSG_DENIED, REJECT_AUTH_ERROR, 0 };
 
 	switch (why) {
 	case RPC_REJECT_VERS:

@@ -68,7 +68,7 @@ size_t rpc_reply_accepted(uint8_t *dst, uint32_t xid, enum rpc_accept stat, uint
 			  uint32_t high);
 size_t rpc_reply_rejected(uint8_t *dst, uint32_t xid, enum rpc_parse why);
 
-/* ---- the client's side (fuse-client, tests) ---- */
+/* ---- the client's side (fuse-client, tests) ----------------------------- */
 /* Bytes written, or 0 when @dst_len is too small. */
 size_t rpc_write_call(uint8_t *dst, size_t dst_len, const struct rpc_call_header *h,
 		      const char *machine);

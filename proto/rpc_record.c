@@ -166,5 +166,5 @@ bool rpc_record_is_partial(const struct rpc_record *r)
 void rpc_record_reset(struct rpc_record *r)
 {
 	free(r->buf);
-	*r = (struct rpc_record){0};
+	*r = (struct rpc_record){ 0 };
 }

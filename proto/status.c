@@ -24,12 +24,12 @@
 
 /* MOUNT has few errors; what cannot come of a MNT call is SERVERFAULT there. */
 #define ROW(e, nfs_, mnt_, http_, code_, text_)                                                    \
-	[e] = {.err = (e),                                                                         \
-	       .nfs = NFS3ERR_##nfs_,                                                              \
-	       .mount = MNT3ERR_##mnt_,                                                            \
-	       .http = (http_),                                                                    \
-	       .api_code = (code_),                                                                \
-	       .text = (text_)}
+	[e] = { .err = (e),                                                                        \
+		.nfs = NFS3ERR_##nfs_,                                                             \
+		.mount = MNT3ERR_##mnt_,                                                           \
+		.http = (http_),                                                                   \
+		.api_code = (code_),                                                               \
+		.text = (text_) }
 
 /* clang-format off */
 static const struct status_row rows[] = {

@@ -46,7 +46,7 @@ const char *arc_reason_text(unsigned reason)
 	return reason < ARC_N_REASONS ? texts[reason] : "";
 }
 
-/* ---- names --------------------------------------------------------------- */
+/* ---- names -------------------------------------------------------------- */
 
 int arc_name_parse(const char *name, char dst[ARC_PATH_MAX], enum arc_reason *ret_why)
 {
@@ -143,7 +143,7 @@ void arc_tar_head(uint8_t dst[ARC_TAR_BLOCK], const char *name, uint64_t size, u
 	(void)snprintf(p + SUM, 7, "%06o", sum);
 }
 
-/* ---- notes --------------------------------------------------------------- */
+/* ---- notes -------------------------------------------------------------- */
 
 bool arc_note_check(const struct arc_note *note, size_t n)
 {
@@ -166,19 +166,19 @@ int arc_tell(const struct arc_run *run, struct arc_note *note, const void *text,
 
 void arc_skip(struct arc_run *run, const char *name, enum arc_reason why)
 {
-	struct arc_note note = {.kind = ARC_NOTE_SKIPPED, .reason = why};
+	struct arc_note note = { .kind = ARC_NOTE_SKIPPED, .reason = why };
 
 	if (++run->n_skipped <= ARC_SKIPPED_MAX)
 		(void)arc_tell(run, &note, name, strlen(name)); /* nobody listens: END fails too */
 }
 
-/* ---- the worker's frame -------------------------------------------------- */
+/* ---- the worker's frame ------------------------------------------------- */
 
 void arc_worker(const void *p, size_t len, const int *fds, size_t n_fds)
 {
 	const struct arc_job *job = p;
-	struct arc_run run = {.job = job};
-	struct arc_note end = {.kind = ARC_NOTE_END};
+	struct arc_run run = { .job = job };
+	struct arc_note end = { .kind = ARC_NOTE_END };
 
 	if (len != sizeof(*job) || n_fds != ARC_N_FDS || job->path[ARC_PATH_MAX - 1] != '\0')
 		return;

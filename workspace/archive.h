@@ -63,7 +63,7 @@ enum arc_fd {
 /* arc_worker() - the worker's side of a job; a helper_fn */
 void arc_worker(const void *job, size_t len, const int *fds, size_t n_fds);
 
-/* ---- what a worker tells ------------------------------------------------- */
+/* ---- what a worker tells ------------------------------------------------ */
 
 enum arc_note_kind {
 	ARC_NOTE_SKIPPED, /* text: the entry's name, @reason: why */
@@ -105,7 +105,7 @@ struct arc_note {
 /* arc_note_check() - is a packet of @n bytes a note?  Pure. */
 bool arc_note_check(const struct arc_note *note, size_t n);
 
-/* ---- pure parts ---------------------------------------------------------- */
+/* ---- pure parts --------------------------------------------------------- */
 
 /**
  * arc_name_parse() - an entry's name into a relative path

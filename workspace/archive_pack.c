@@ -59,7 +59,7 @@ static int fail(struct pack *p, const char *what)
 	return err_set(&p->run->err, rc, "%s: %s", what, strerror(-rc));
 }
 
-/* ---- one entry ----------------------------------------------------------- */
+/* ---- one entry ---------------------------------------------------------- */
 
 static void fill_entry(struct pack *p, const char *path, const struct stat *st)
 {
@@ -206,7 +206,7 @@ static void open_up_dir(struct pack *p, int dirfd, const char *name)
 	}
 	if (chmod(path_proc(proc, fd), (st.st_mode & 07777) | S_IRUSR | S_IXUSR) == 0)
 		p->opened[p->n_opened++] =
-			(struct opened){.fd = take_fd(&fd), .mode = st.st_mode & 07777};
+			(struct opened){ .fd = take_fd(&fd), .mode = st.st_mode & 07777 };
 }
 
 static void close_opened(struct pack *p)
@@ -244,7 +244,7 @@ static int pack_one(struct pack *p, int dirfd, const char *name, const char *pat
 	return rc == -ENAMETOOLONG ? 0 : rc;
 }
 
-/* ---- the tree ------------------------------------------------------------ */
+/* ---- the tree ----------------------------------------------------------- */
 
 static int pack_entry(void *arg, const struct tree_entry *e)
 {
@@ -307,7 +307,7 @@ static int pack_path(struct pack *p)
 	return -ENXIO;
 }
 
-/* ---- formats ------------------------------------------------------------- */
+/* ---- formats ------------------------------------------------------------ */
 
 static int set_format(struct pack *p)
 {

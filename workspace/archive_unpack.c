@@ -49,7 +49,7 @@ struct unpack {
 	char buf[READ_SIZE];
 };
 
-/* ---- limits -------------------------------------------------------------- */
+/* ---- limits ------------------------------------------------------------- */
 
 /* check_room() - may @more bytes be unpacked? */
 static int check_room(struct unpack *u, uint64_t more)
@@ -108,7 +108,7 @@ static enum arc_reason reason_of(int rc)
 	}
 }
 
-/* ---- directories --------------------------------------------------------- */
+/* ---- directories -------------------------------------------------------- */
 
 /* The directory @name of @dirfd, made when it is missing; -ELOOP when it is a link. */
 static int enter_dir(int dirfd, const char *name)
@@ -174,9 +174,9 @@ static int enter_parent(struct unpack *u, const char *path, const char **ret_nam
 static struct timespec mtime_of(struct archive_entry *e)
 {
 	if (!archive_entry_mtime_is_set(e))
-		return (struct timespec){.tv_nsec = UTIME_NOW};
-	return (struct timespec){.tv_sec = archive_entry_mtime(e),
-				 .tv_nsec = archive_entry_mtime_nsec(e)};
+		return (struct timespec){ .tv_nsec = UTIME_NOW };
+	return (struct timespec){ .tv_sec = archive_entry_mtime(e),
+				  .tv_nsec = archive_entry_mtime_nsec(e) };
 }
 
 static int remember_dir(struct unpack *u, const char *path, mode_t mode, struct timespec mtime)
@@ -190,7 +190,7 @@ static int remember_dir(struct unpack *u, const char *path, mode_t mode, struct 
 		u->dirs = more;
 		u->cap_dirs = cap;
 	}
-	u->dirs[u->n_dirs] = (struct late_dir){strdup(path), mode, mtime};
+	u->dirs[u->n_dirs] = (struct late_dir){ strdup(path), mode, mtime };
 	if (u->dirs[u->n_dirs].path == NULL)
 		return -ENOMEM;
 	u->n_dirs++;
@@ -215,7 +215,7 @@ static void settle_dir(struct unpack *u, const struct late_dir *d)
 {
 	auto_close int fd = path_open(u->dest, d->path, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0,
 				      PATH_NOFOLLOW_ALL);
-	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, d->mtime};
+	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, d->mtime };
 	char proc[PATH_PROC_LEN];
 
 	if (fd < 0)
@@ -225,7 +225,7 @@ static void settle_dir(struct unpack *u, const struct late_dir *d)
 		arc_skip(u->run, d->path, ARC_R_DENIED); /* it is there, with another mode */
 }
 
-/* ---- putting in place ---------------------------------------------------- */
+/* ---- putting in place --------------------------------------------------- */
 
 #define PART_NAME_LEN 32
 
@@ -275,7 +275,7 @@ static int open_part(int dir, char part[PART_NAME_LEN])
 	return path_open(dir, part_name(part), O_CREAT | O_EXCL | O_RDWR, 0600, PATH_NOFOLLOW_ALL);
 }
 
-/* ---- entries ------------------------------------------------------------- */
+/* ---- entries ------------------------------------------------------------ */
 
 static int bad_entry(struct unpack *u, int la_rc)
 {
@@ -324,7 +324,7 @@ static int write_content(struct unpack *u, struct archive_entry *e, int fd, uint
 
 static int finish_file(int fd, struct archive_entry *e)
 {
-	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, mtime_of(e)};
+	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, mtime_of(e) };
 
 	if (fchmod(fd, archive_entry_perm(e) & 0777) < 0 || futimens(fd, times) < 0)
 		return -errno;
@@ -371,7 +371,7 @@ static int dir_in_workspace(const struct unpack *u, const char *path, char dst[2
 static int unpack_link(struct unpack *u, const char *path, struct archive_entry *e)
 {
 	const char *target = archive_entry_symlink(e), *name;
-	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, mtime_of(e)};
+	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, mtime_of(e) };
 	char dir[2 * ARC_PATH_MAX], part[PART_NAME_LEN];
 	int parent, rc;
 
@@ -433,12 +433,12 @@ static int unpack_named(struct unpack *u, const char *path, struct archive_entry
 	}
 }
 
-/* ---- backups ------------------------------------------------------------- */
+/* ---- backups ------------------------------------------------------------ */
 
 /* What the backup says of its workspace goes back as it is; the main process reads it. */
 static int tell_meta(struct unpack *u)
 {
-	struct arc_note note = {.kind = ARC_NOTE_META};
+	struct arc_note note = { .kind = ARC_NOTE_META };
 	char piece[sizeof(note.text)];
 	size_t total = 0;
 	la_ssize_t n;
@@ -473,7 +473,7 @@ static int backup_entry(struct unpack *u, const char **path)
 	return 1;
 }
 
-/* ---- the whole ----------------------------------------------------------- */
+/* ---- the whole ---------------------------------------------------------- */
 
 static int unpack_entry(struct unpack *u, struct archive_entry *e)
 {
@@ -526,7 +526,7 @@ static int unpack_all(struct unpack *u)
 	return rc;
 }
 
-/* ---- reading the body ---------------------------------------------------- */
+/* ---- reading the body --------------------------------------------------- */
 
 static ssize_t receive(struct unpack *u, size_t have)
 {

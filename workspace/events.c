@@ -25,13 +25,13 @@ static struct {
 	.stop_fd = -1,
 };
 
-/* ---- the ring ------------------------------------------------------------ */
+/* ---- the ring ----------------------------------------------------------- */
 
 void event_fini(struct event *e)
 {
 	free(e->path);
 	free(e->to);
-	*e = (struct event){0};
+	*e = (struct event){ 0 };
 }
 
 static size_t bytes_of(const struct event *e)
@@ -76,7 +76,7 @@ void events_put_locked(struct ws_events *e, const struct event *ev)
 
 void events_overflow(struct ws_events *e, const char *reason)
 {
-	const struct event ev = {.type = EVENT_OVERFLOW, .reason = reason};
+	const struct event ev = { .type = EVENT_OVERFLOW, .reason = reason };
 
 	(void)pthread_mutex_lock(&e->mutex);
 	events_put_locked(e, &ev);
@@ -91,23 +91,23 @@ static void forget_all(struct ws_events *e)
 	e->first = ++e->next;
 	for (size_t i = 0; i < RECENT_SLOTS; i++) {
 		free(e->recent[i].path);
-		e->recent[i] = (struct recent){0};
+		e->recent[i] = (struct recent){ 0 };
 	}
 	e->n_pending = e->n_lost = 0;
 }
 
-/* ---- modified files ------------------------------------------------------ */
+/* ---- modified files ----------------------------------------------------- */
 
 static void tell_modified(struct ws_events *e, struct recent *r)
 {
-	struct event ev = {.type = EVENT_MODIFIED, .door = r->door, .kind = r->kind};
+	struct event ev = { .type = EVENT_MODIFIED, .door = r->door, .kind = r->kind };
 
 	e->n_pending -= r->is_pending;
 	r->is_pending = false;
 	r->due_ns = clock_mono_ns() + EVENTS_COALESCE_NS;
 	ev.path = strdup(r->path);
 	if (ev.path == NULL)
-		ev = (struct event){.type = EVENT_OVERFLOW, .reason = "out of memory"};
+		ev = (struct event){ .type = EVENT_OVERFLOW, .reason = "out of memory" };
 	events_put_locked(e, &ev);
 }
 
@@ -116,7 +116,7 @@ static void take_slot(struct ws_events *e, struct recent *r)
 	if (r->is_pending)
 		tell_modified(e, r);
 	free(r->path);
-	*r = (struct recent){0};
+	*r = (struct recent){ 0 };
 }
 
 bool events_modified_locked(struct ws_events *e, enum event_door door, uint64_t ino, mode_t kind,
@@ -135,7 +135,7 @@ bool events_modified_locked(struct ws_events *e, enum event_door door, uint64_t 
 	if (path == NULL)
 		return false;
 	take_slot(e, r);
-	*r = (struct recent){.ino = ino, .kind = kind, .door = door, .path = strdup(path)};
+	*r = (struct recent){ .ino = ino, .kind = kind, .door = door, .path = strdup(path) };
 	if (r->path != NULL)
 		tell_modified(e, r);
 	return true;
@@ -172,7 +172,7 @@ void events_flush_path_locked(struct ws_events *e, const char *path)
 			take_slot(e, &e->recent[i]);
 }
 
-/* ---- the thread ---------------------------------------------------------- */
+/* ---- the thread --------------------------------------------------------- */
 
 void events_kick_locked(struct ws_events *e)
 {
@@ -283,7 +283,7 @@ void events_shutdown(void)
 	__atomic_store_n(&all.is_stopping, false, __ATOMIC_RELAXED);
 }
 
-/* ---- subscribers --------------------------------------------------------- */
+/* ---- subscribers -------------------------------------------------------- */
 
 static struct ws_events *events_new(struct workspace *ws)
 {
@@ -357,7 +357,7 @@ int events_subscribe(struct workspace *ws, const struct events_from *from, void 
 		free(s);
 		return err_set(err, -ENOMEM, "out of memory");
 	}
-	*s = (struct events_sub){.events = e, .ws = ws, .wake = wake, .arg = arg};
+	*s = (struct events_sub){ .events = e, .ws = ws, .wake = wake, .arg = arg };
 	(void)pthread_mutex_lock(&e->mutex);
 	rc = subscribe_locked(e, from, s, err);
 	(void)pthread_mutex_unlock(&e->mutex);
@@ -419,9 +419,9 @@ static int next_locked(struct ws_events *e, struct events_sub *s, struct event *
 	int rc;
 
 	if (s->next < e->first) {
-		*ret = (struct event){.seq = e->first - 1,
-				      .type = EVENT_OVERFLOW,
-				      .reason = "events are no longer kept"};
+		*ret = (struct event){ .seq = e->first - 1,
+				       .type = EVENT_OVERFLOW,
+				       .reason = "events are no longer kept" };
 		s->next = e->first;
 		return 1;
 	}

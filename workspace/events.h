@@ -62,7 +62,7 @@ struct event {
 };
 void event_fini(struct event *e);
 
-/* ---- for those who listen ------------------------------------------------ */
+/* ---- for those who listen ----------------------------------------------- */
 
 struct events_sub;
 
@@ -104,7 +104,7 @@ void events_shutdown(void);
 struct ws_events;
 void events_free(struct ws_events *e);
 
-/* ---- for the doors that change things ------------------------------------ */
+/* ---- for the doors that change things ----------------------------------- */
 
 /* One change from before its first system call until it has been told.  The watch waits for those
  * that were under way when it read, so that it knows their echoes for what they are. */
@@ -121,7 +121,7 @@ void event_op_end_(struct event_op *op);
 
 static inline struct event_op event_op_begin(struct workspace *ws, enum event_door door)
 {
-	struct event_op op = {.ws = ws, .door = door};
+	struct event_op op = { .ws = ws, .door = door };
 
 	if (__builtin_expect(__atomic_load_n(&ws->is_listened_to, __ATOMIC_RELAXED), 0) &&
 	    door != DOOR_NONE)

@@ -18,7 +18,7 @@
 #define SETTLE_NS       (500 * NSEC_PER_MS)
 #define SETTLE_SLEEP_NS (500 * 1000)
 
-/* ---- echoes -------------------------------------------------------------- */
+/* ---- echoes ------------------------------------------------------------- */
 
 uint64_t echo_key_inode(uint64_t ino)
 {
@@ -64,7 +64,7 @@ void echo_note_locked(struct ws_events *e, uint64_t key)
 
 	if (x == NULL) {
 		x = free_echo(e, key);
-		*x = (struct echo){.key = key};
+		*x = (struct echo){ .key = key };
 	}
 	x->n++;
 	x->n_reads = __atomic_load_n(&e->n_reads, __ATOMIC_SEQ_CST);
@@ -89,7 +89,7 @@ void echo_forget_locked(struct ws_events *e, uint64_t key)
 
 static void wait_for_phase(struct ws_events *e, uint64_t deadline_ns)
 {
-	const struct timespec nap = {.tv_nsec = SETTLE_SLEEP_NS};
+	const struct timespec nap = { .tv_nsec = SETTLE_SLEEP_NS };
 	unsigned old = __atomic_fetch_xor(&e->phase, 1, __ATOMIC_SEQ_CST) & 1;
 
 	while (__atomic_load_n(&e->in_flight[old], __ATOMIC_SEQ_CST) > 0 &&
@@ -106,7 +106,7 @@ void events_settle(struct ws_events *e)
 	wait_for_phase(e, deadline_ns);
 }
 
-/* ---- one change ---------------------------------------------------------- */
+/* ---- one change --------------------------------------------------------- */
 
 void event_op_begin_(struct event_op *op)
 {
@@ -189,8 +189,9 @@ static void tell_locked(struct ws_events *e, const struct event *ev, bool is_com
 	if (!is_complete) {
 		free(ev->path);
 		free(ev->to);
-		events_put_locked(e, &(struct event){.type = EVENT_OVERFLOW,
-						     .reason = "a change whose path is not known"});
+		events_put_locked(e,
+				  &(struct event){ .type = EVENT_OVERFLOW,
+						   .reason = "a change whose path is not known" });
 		return;
 	}
 	events_flush_path_locked(e, ev->path);
@@ -216,7 +217,7 @@ static void note_name_locked(struct ws_events *e, enum event_type type, uint64_t
 
 void event_op_name_(struct event_op *op, enum event_type type, int dirfd, const char *name)
 {
-	struct event ev = {.type = type, .door = op->door, .kind = op->kind};
+	struct event ev = { .type = type, .door = op->door, .kind = op->kind };
 	struct ws_events *e = op->events;
 	uint64_t dir = ino_of(dirfd), ino = 0;
 	struct stat st;
@@ -235,10 +236,10 @@ void event_op_name_(struct event_op *op, enum event_type type, int dirfd, const 
 void event_op_rename_(struct event_op *op, int from_dirfd, const char *from, int to_dirfd,
 		      const char *to)
 {
-	struct event ev = {.type = EVENT_RENAMED, .door = op->door};
+	struct event ev = { .type = EVENT_RENAMED, .door = op->door };
 	struct ws_events *e = op->events;
 	uint64_t from_dir = ino_of(from_dirfd), to_dir = ino_of(to_dirfd);
-	struct stat st = {0}, old;
+	struct stat st = { 0 }, old;
 
 	if (fstatat(to_dirfd, to, &st, AT_SYMLINK_NOFOLLOW) == 0)
 		ev.kind = st.st_mode & S_IFMT;
@@ -261,8 +262,9 @@ static void look_for_locked(struct ws_events *e, uint64_t ino)
 		if (e->lost[i] == ino)
 			return;
 	if (e->n_lost == LOST_MAX) {
-		events_put_locked(e, &(struct event){.type = EVENT_OVERFLOW,
-						     .reason = "a change whose path is not known"});
+		events_put_locked(e,
+				  &(struct event){ .type = EVENT_OVERFLOW,
+						   .reason = "a change whose path is not known" });
 		return;
 	}
 	e->lost[e->n_lost++] = ino;
@@ -284,7 +286,7 @@ static void modified_locked(struct event_op *op, uint64_t ino, mode_t kind, int 
 
 static void attributes_locked(struct event_op *op, uint64_t ino, mode_t kind, int fd)
 {
-	struct event ev = {.type = EVENT_ATTRIBUTES, .door = op->door, .kind = kind};
+	struct event ev = { .type = EVENT_ATTRIBUTES, .door = op->door, .kind = kind };
 	char path[EVENTS_PATH_ROOM];
 
 	if (events_fd_path(op->ws, fd, path) < 0) {

@@ -32,7 +32,7 @@ struct echo {
 	uint32_t n; /* 0: free */
 };
 
-/* ---- modified files ------------------------------------------------------ */
+/* ---- modified files ----------------------------------------------------- */
 
 #define RECENT_SLOTS                                                                               \
 	1024 /* a slot that two files want tells the first one's pending event early               \

@@ -21,13 +21,13 @@
 void watch_tell(struct ws_events *e, enum event_type type, mode_t kind, const char *path,
 		const char *to)
 {
-	struct event ev = {.type = type, .door = DOOR_LOCAL, .kind = kind};
+	struct event ev = { .type = type, .door = DOOR_LOCAL, .kind = kind };
 
 	ev.path = strdup(path);
 	ev.to = to != NULL ? strdup(to) : NULL;
 	if (ev.path == NULL || (to != NULL && ev.to == NULL)) {
 		event_fini(&ev);
-		ev = (struct event){.type = EVENT_OVERFLOW, .reason = "out of memory"};
+		ev = (struct event){ .type = EVENT_OVERFLOW, .reason = "out of memory" };
 	}
 	(void)pthread_mutex_lock(&e->mutex);
 	if (ev.path != NULL)
@@ -36,7 +36,7 @@ void watch_tell(struct ws_events *e, enum event_type type, mode_t kind, const ch
 	(void)pthread_mutex_unlock(&e->mutex);
 }
 
-/* ---- nodes --------------------------------------------------------------- */
+/* ---- nodes -------------------------------------------------------------- */
 
 static uint64_t name_hash(const struct watch_node *parent, const char *name)
 {
@@ -184,7 +184,7 @@ bool watch_tree_move(struct watch_tree *t, struct watch_node *n, struct watch_no
 	return false;
 }
 
-/* ---- watching ------------------------------------------------------------ */
+/* ---- watching ----------------------------------------------------------- */
 
 /* A directory that is to be watched.  Its parent's node may be gone when its turn comes. */
 struct todo {
@@ -378,7 +378,7 @@ int watch_tree_open(struct watch_tree *t, struct ws_events *e)
 {
 	int rc;
 
-	*t = (struct watch_tree){.events = e};
+	*t = (struct watch_tree){ .events = e };
 	t->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 	if (t->fd < 0)
 		return -errno;

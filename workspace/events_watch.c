@@ -87,7 +87,7 @@ static mode_t kind_at(struct watcher *w, const struct seen *s)
 	return look_at(w, s->path, &st) == 0 ? st.st_mode & S_IFMT : 0;
 }
 
-/* ---- names --------------------------------------------------------------- */
+/* ---- names -------------------------------------------------------------- */
 
 static void appeared(struct watcher *w, const struct seen *s, enum echo_kind as)
 {
@@ -186,12 +186,12 @@ static void on_moved_to(struct watcher *w, const struct seen *s)
 	free(take_ptr(m->name));
 }
 
-/* ---- contents and attributes --------------------------------------------- */
+/* ---- contents and attributes -------------------------------------------- */
 
 static void on_inode(struct watcher *w, const struct seen *s)
 {
 	struct ws_events *e = w->events;
-	struct event ev = {.type = EVENT_ATTRIBUTES, .door = DOOR_LOCAL};
+	struct event ev = { .type = EVENT_ATTRIBUTES, .door = DOOR_LOCAL };
 	struct stat st;
 
 	if (look_at(w, s->path, &st) < 0)
@@ -207,17 +207,17 @@ static void on_inode(struct watcher *w, const struct seen *s)
 	(void)pthread_mutex_unlock(&e->mutex);
 }
 
-/* ---- reading ------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------ */
 
 static const struct {
 	uint32_t mask;
 	void (*fn)(struct watcher *w, const struct seen *s);
 } handlers[] = {
-	{IN_CREATE, on_create},
-	{IN_DELETE, on_delete},
-	{IN_MOVED_FROM, on_moved_from},
-	{IN_MOVED_TO, on_moved_to},
-	{IN_MODIFY | IN_ATTRIB, on_inode},
+	{ IN_CREATE, on_create },
+	{ IN_DELETE, on_delete },
+	{ IN_MOVED_FROM, on_moved_from },
+	{ IN_MOVED_TO, on_moved_to },
+	{ IN_MODIFY | IN_ATTRIB, on_inode },
 };
 
 static bool is_misplaced(struct watcher *w, const struct watch_node *n)
@@ -230,7 +230,7 @@ static bool is_misplaced(struct watcher *w, const struct watch_node *n)
 
 static void handle(struct watcher *w, const struct inotify_event *ie)
 {
-	struct seen s = {.name = ie->name, .mask = ie->mask};
+	struct seen s = { .name = ie->name, .mask = ie->mask };
 	struct watch_node *n;
 
 	/* another rename: the half that we hold has no other; it may drop directories */
@@ -329,7 +329,7 @@ static void on_readable(struct watcher *w)
 		flush_from(w);
 }
 
-/* ---- files without a path ------------------------------------------------ */
+/* ---- files without a path ----------------------------------------------- */
 
 struct lost {
 	struct ws_events *events;
@@ -361,8 +361,8 @@ static int find_lost(void *arg, const struct tree_entry *t)
 
 static void look_for_lost(struct watcher *w)
 {
-	struct lost l = {.events = w->events};
-	struct tree_walk_result res = {0};
+	struct lost l = { .events = w->events };
+	struct tree_walk_result res = { 0 };
 	uint64_t begin = clock_mono_ns();
 
 	(void)pthread_mutex_lock(&w->events->mutex);
@@ -376,7 +376,7 @@ static void look_for_lost(struct watcher *w)
 	w->next_walk_ns = clock_mono_ns() + (clock_mono_ns() - begin) * WALK_SHARE;
 }
 
-/* ---- the loop ------------------------------------------------------------ */
+/* ---- the loop ----------------------------------------------------------- */
 
 /* ms until there is something to do without being told; -1: nothing */
 static int timeout_ms(struct watcher *w, uint64_t now_ns)
@@ -411,9 +411,9 @@ static bool has_lost(struct watcher *w)
 static void turn(struct watcher *w)
 {
 	struct pollfd fds[] = {
-		{.fd = w->tree.fd, .events = POLLIN},
-		{.fd = w->events->wake_fd, .events = POLLIN},
-		{.fd = w->events->stop_fd, .events = POLLIN},
+		{ .fd = w->tree.fd, .events = POLLIN },
+		{ .fd = w->events->wake_fd, .events = POLLIN },
+		{ .fd = w->events->stop_fd, .events = POLLIN },
 	};
 	uint64_t kicks;
 	int n = poll(fds, ARRAY_LEN(fds), timeout_ms(w, clock_mono_ns()));
@@ -433,7 +433,7 @@ static void turn(struct watcher *w)
 void *events_watch_main(void *arg)
 {
 	struct ws_events *e = arg;
-	struct watcher w = {.events = e};
+	struct watcher w = { .events = e };
 
 	watch_all(&w);
 	(void)pthread_mutex_lock(&e->mutex);

@@ -15,9 +15,9 @@
 #define V4_MAPPED_BITS 96 /* bits before an IPv4 address in its mapped form */
 #define WORD_MAX       80 /* bytes: the longest IPv6 network with "(ro)" and room */
 
-static const char *const mode_names[] = {[EXPORT_SQUASH] = "squash", [EXPORT_MATCH] = "match"};
+static const char *const mode_names[] = { [EXPORT_SQUASH] = "squash", [EXPORT_MATCH] = "match" };
 
-/* ---- one network --------------------------------------------------------- */
+/* ---- one network -------------------------------------------------------- */
 
 static bool is_v4_mapped(const struct in6_addr *addr)
 {
@@ -30,7 +30,7 @@ static bool parse_addr(const char *text, struct in6_addr *ret, unsigned *ret_bit
 	struct in_addr v4;
 
 	if (inet_pton(AF_INET, text, &v4) == 1) {
-		*ret = (struct in6_addr){.s6_addr = {[10] = 0xff, [11] = 0xff}};
+		*ret = (struct in6_addr){ .s6_addr = { [10] = 0xff, [11] = 0xff } };
 		memcpy(&ret->s6_addr[12], &v4, sizeof(v4));
 		*ret_bits = 32;
 		return true;
@@ -61,7 +61,7 @@ static int refuse_net(const char *text, const char *why, struct err *err)
 
 int export_net_parse(const char *text, struct export_net *ret, struct err *err)
 {
-	struct export_net net = {0};
+	struct export_net net = { 0 };
 	char addr[WORD_MAX];
 	const char *slash = strchr(text, '/');
 	size_t len = slash != NULL ? (size_t)(slash - text) : strlen(text);
@@ -110,7 +110,7 @@ char *export_net_format(char *dst, size_t dst_len, const struct export_net *net)
 	return dst;
 }
 
-/* ---- a set of rules as text ---------------------------------------------- */
+/* ---- a set of rules as text --------------------------------------------- */
 
 static int add_net(struct export_rules *r, const struct export_net *net, struct err *err)
 {
@@ -170,7 +170,7 @@ static int parse_word(char *word, struct export_rules *r, struct err *err)
 int export_rules_parse(const char *text, struct export_rules *ret, struct err *err)
 {
 	static const char blanks[] = " \t\n";
-	struct export_rules r = {.mode = EXPORT_SQUASH};
+	struct export_rules r = { .mode = EXPORT_SQUASH };
 
 	for (const char *p = text + strspn(text, blanks); *p != '\0'; p += strspn(p, blanks)) {
 		size_t len = strcspn(p, blanks);
@@ -190,7 +190,7 @@ int export_rules_parse(const char *text, struct export_rules *ret, struct err *e
 	return 0;
 }
 
-/* ---- as JSON ------------------------------------------------------------- */
+/* ---- as JSON ------------------------------------------------------------ */
 
 static int net_from_json(json_t *item, struct export_net *ret, struct err *err)
 {
@@ -237,7 +237,7 @@ static int nets_from_json(json_t *list, struct export_rules *r, struct err *err)
 
 int export_rules_from_json(json_t *o, struct export_rules *ret, struct err *err)
 {
-	struct export_rules r = {.mode = EXPORT_SQUASH};
+	struct export_rules r = { .mode = EXPORT_SQUASH };
 	const char *mode = NULL;
 	json_t *list = NULL;
 	/* a misspelt "clients" must not leave a workspace open that was meant to be closed */
@@ -281,7 +281,7 @@ json_t *export_rules_to_json(const struct export_rules *r)
 			 "clients", list);
 }
 
-/* ---- asked about an address ---------------------------------------------- */
+/* ---- asked about an address --------------------------------------------- */
 
 static bool net_contains(const struct export_net *net, const struct in6_addr *addr)
 {

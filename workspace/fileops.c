@@ -111,10 +111,10 @@ static struct timespec time_of(unsigned set, unsigned to_value, unsigned to_now,
 			       struct timespec value)
 {
 	if ((set & to_now) != 0)
-		return (struct timespec){.tv_nsec = UTIME_NOW};
+		return (struct timespec){ .tv_nsec = UTIME_NOW };
 	if ((set & to_value) != 0)
 		return value;
-	return (struct timespec){.tv_nsec = UTIME_OMIT};
+	return (struct timespec){ .tv_nsec = UTIME_OMIT };
 }
 
 static int set_rest(const struct fileops *f, struct inode *ino, const struct fileops_attr *a)
@@ -175,7 +175,7 @@ int fileops_setattr(const struct fileops *f, struct inode *ino, const struct fil
 
 static ssize_t pread_some(int fd, void *dst, size_t len, uint64_t offset, int flags)
 {
-	struct iovec iov = {.iov_base = dst, .iov_len = len};
+	struct iovec iov = { .iov_base = dst, .iov_len = len };
 	ssize_t n;
 
 	do

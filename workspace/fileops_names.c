@@ -73,7 +73,7 @@ static int need_for_removal(const struct fileops *f, struct inode *dir)
 
 static int begin_change(const struct fileops *f, struct inode *dir, struct stall *stall)
 {
-	*stall = (struct stall){0};
+	*stall = (struct stall){ 0 };
 	if (!S_ISDIR(dir->type))
 		return -ENOTDIR;
 	return stall_begin(f, dir->ws, stall) ? 0 : -EAGAIN;
@@ -158,7 +158,7 @@ static int create_existing(const struct fileops *f, struct inode *dir, const cha
 			   enum fileops_create_how how, const struct fileops_attr *a,
 			   const uint8_t verf[8], struct inode **ret)
 {
-	struct fileops_attr size_only = {.set = a->set & SET_SIZE, .size = a->size};
+	struct fileops_attr size_only = { .set = a->set & SET_SIZE, .size = a->size };
 	struct inode *ino;
 	struct statx stx;
 	int rc;

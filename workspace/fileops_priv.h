@@ -30,7 +30,7 @@ struct stall {
 /* False: this call had better be made in the pool. */
 static inline bool stall_begin(const struct fileops *f, struct workspace *ws, struct stall *s)
 {
-	*s = (struct stall){.ws = ws};
+	*s = (struct stall){ .ws = ws };
 	if (f->may_block)
 		return true;
 	s->start_ns = clock_mono_ns();

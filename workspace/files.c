@@ -19,7 +19,7 @@
 #define LINKS_MAX  40 /* of a last component that is a link to a link ...; as in the kernel */
 #define READ_TRIES 4  /* of a file that changes while it is read */
 
-/* ---- paths ---------------------------------------------------------------- */
+/* ---- paths -------------------------------------------------------------- */
 
 /* take_last_away() - the effect of ".." on the @len bytes of @dst: the new length, or -EXDEV at the
  * root */
@@ -64,7 +64,7 @@ int files_path_parse(const char *text, size_t len, char dst[FILES_PATH_MAX + 1])
 	return 0;
 }
 
-/* ---- places --------------------------------------------------------------- */
+/* ---- places ------------------------------------------------------------- */
 
 void files_place_fini(struct files_place *p)
 {
@@ -199,7 +199,7 @@ int files_place_find(struct workspace *ws, const char *rel, unsigned flags, stru
 	return -ELOOP;
 }
 
-/* ---- what is there -------------------------------------------------------- */
+/* ---- what is there ------------------------------------------------------ */
 
 #define INFO_MASK STATX_BASIC_STATS
 
@@ -211,8 +211,8 @@ static void fill_info(const struct statx *stx, struct files_info *ret)
 		.ino = stx->stx_ino,
 		.dev = makedev(stx->stx_dev_major, stx->stx_dev_minor),
 		.nlink = stx->stx_nlink,
-		.mtime = {.tv_sec = stx->stx_mtime.tv_sec, .tv_nsec = stx->stx_mtime.tv_nsec},
-		.ctime = {.tv_sec = stx->stx_ctime.tv_sec, .tv_nsec = stx->stx_ctime.tv_nsec},
+		.mtime = { .tv_sec = stx->stx_mtime.tv_sec, .tv_nsec = stx->stx_mtime.tv_nsec },
+		.ctime = { .tv_sec = stx->stx_ctime.tv_sec, .tv_nsec = stx->stx_ctime.tv_nsec },
 	};
 }
 
@@ -288,7 +288,7 @@ int files_open_read(struct workspace *ws, const char *rel, struct files_info *re
 	return rc;
 }
 
-/* ---- reading whole -------------------------------------------------------- */
+/* ---- reading whole ------------------------------------------------------ */
 
 static bool is_same_version(const struct files_info *a, const struct files_info *b)
 {
@@ -357,7 +357,7 @@ int files_read_whole(struct workspace *ws, const char *rel, size_t max, struct b
 /* pread_now() - like pread(2), but -EAGAIN where the disk would be waited for */
 static ssize_t pread_now(int fd, void *dst, size_t n)
 {
-	struct iovec iov = {.iov_base = dst, .iov_len = n};
+	struct iovec iov = { .iov_base = dst, .iov_len = n };
 	ssize_t got = preadv2(fd, &iov, 1, 0, RWF_NOWAIT);
 
 	/* A file system without NOWAIT has the file in memory only (tmpfs). */
@@ -393,7 +393,7 @@ int files_read_cached(struct workspace *ws, const char *rel, void *dst, size_t m
 	return 0;
 }
 
-/* ---- conditions on what is there ------------------------------------------ */
+/* ---- conditions on what is there ---------------------------------------- */
 
 static bool is_condition(const struct files_condition *c)
 {

@@ -42,7 +42,7 @@
 #define FILES_ETAG_CONTENT_MAX (16u << 20) /* bytes: also the largest file that can be edited */
 #define FILES_ETAG_LEN         80          /* bytes with quotes and NUL */
 
-/* ---- paths ---------------------------------------------------------------- */
+/* ---- paths -------------------------------------------------------------- */
 
 /**
  * files_path_parse() - a client's text into a relative path
@@ -53,7 +53,7 @@
  */
 int files_path_parse(const char *text, size_t len, char dst[FILES_PATH_MAX + 1]);
 
-/* ---- what is there -------------------------------------------------------- */
+/* ---- what is there ------------------------------------------------------ */
 
 struct files_info {
 	mode_t mode; /* type and permission bits */
@@ -85,7 +85,7 @@ int files_open_dir(struct workspace *ws, const char *rel);
  */
 int files_open_read(struct workspace *ws, const char *rel, struct files_info *ret);
 
-/* ---- versions ------------------------------------------------------------- */
+/* ---- versions ----------------------------------------------------------- */
 
 /* Both write a quoted, strong tag into @dst (FILES_ETAG_LEN bytes) and return it.  Pure. */
 const char *files_etag_of_content(char *dst, const void *p, size_t n);
@@ -114,7 +114,7 @@ int files_condition_parse(struct files_condition *c, const char *if_match,
  */
 int files_condition_check(const struct files_condition *c, const char *etag, bool *ret_none_match);
 
-/* ---- reading whole -------------------------------------------------------- */
+/* ---- reading whole ------------------------------------------------------ */
 
 /**
  * files_read_whole() - all of a regular file
@@ -139,7 +139,7 @@ int files_read_whole(struct workspace *ws, const char *rel, size_t max, struct b
  */
 int files_read_cached(struct workspace *ws, const char *rel, void *dst, size_t max, size_t *ret_n);
 
-/* ---- new content ---------------------------------------------------------- */
+/* ---- new content -------------------------------------------------------- */
 
 struct files_staged; /* new content on its way; nothing is seen of it before files_replace() */
 
@@ -188,7 +188,7 @@ int files_write_whole(struct workspace *ws, const char *rel, const void *p, size
  * -errno. */
 int files_check(struct workspace *ws, const char *rel, const struct files_condition *c);
 
-/* ---- names ---------------------------------------------------------------- */
+/* ---- names -------------------------------------------------------------- */
 
 /* files_mkdir() - 0 also when it is there; -EEXIST when it is no directory; -ENOENT without parents
  * unless @parents */

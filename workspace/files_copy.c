@@ -25,7 +25,7 @@
 
 #define PENDING_MAX (256u << 20) /* bytes of paths that wait: some millions of directories */
 
-/* ---- bytes ---------------------------------------------------------------- */
+/* ---- bytes -------------------------------------------------------------- */
 
 static int copy_by_hand(int from, int to, off_t off, off_t end)
 {
@@ -84,7 +84,7 @@ int files_copy_bytes(int from, int to)
 	return rc;
 }
 
-/* ---- one entry ------------------------------------------------------------ */
+/* ---- one entry ---------------------------------------------------------- */
 
 struct copier {
 	struct workspace *ws;
@@ -192,7 +192,7 @@ static int copy_leaf(struct copier *k, const struct files_place *from, const str
 	}
 }
 
-/* ---- directories ---------------------------------------------------------- */
+/* ---- directories -------------------------------------------------------- */
 
 /* A directory that is to be closed to us: its mode, its path, and the length of both, read from the
  * end. */
@@ -237,7 +237,7 @@ static int make_dir(struct copier *k, const struct files_place *to, const char *
 static int copy_entry(struct copier *k, const char *path, int from_dir, int to_dir,
 		      const char *name)
 {
-	struct files_place from = {.dirfd = from_dir}, to = {.dirfd = to_dir};
+	struct files_place from = { .dirfd = from_dir }, to = { .dirfd = to_dir };
 	char below[FILES_PATH_MAX + 1];
 	struct files_info info;
 	int n, rc;
@@ -344,7 +344,7 @@ static int copy_tree(struct copier *k)
 	return rc;
 }
 
-/* ---- the whole ------------------------------------------------------------ */
+/* ---- the whole ---------------------------------------------------------- */
 
 /* is_inside() - is the directory @dirfd the one with @info, or below it? */
 static int is_inside(struct workspace *ws, int dirfd, const struct files_info *info)
@@ -427,7 +427,7 @@ int files_copy(struct workspace *ws, const char *from, const char *to,
 {
 	auto_place struct files_place p_from = FILES_PLACE_NONE;
 	auto_place struct files_place p_to = FILES_PLACE_NONE;
-	struct copier k = {.ws = ws, .from = -1, .to = -1, .pending.max = PENDING_MAX};
+	struct copier k = { .ws = ws, .from = -1, .to = -1, .pending.max = PENDING_MAX };
 	struct files_info info;
 	int rc = from[0] != '\0' ? files_place_find(ws, from, 0, &p_from) : -EINVAL;
 

@@ -88,7 +88,7 @@ int files_etag_fd(int fd, const struct files_info *info, char dst[FILES_ETAG_LEN
 	return 0;
 }
 
-/* ---- If-Match and If-None-Match ------------------------------------------- */
+/* ---- If-Match and If-None-Match ----------------------------------------- */
 
 struct tag {
 	const char *p; /* with its quotes */
@@ -176,7 +176,7 @@ int files_condition_parse(struct files_condition *c, const char *if_match,
 {
 	if (check_syntax(if_match) < 0 || check_syntax(if_none_match) < 0)
 		return -EINVAL;
-	*c = (struct files_condition){.if_match = if_match, .if_none_match = if_none_match};
+	*c = (struct files_condition){ .if_match = if_match, .if_none_match = if_none_match };
 	return 0;
 }
 

@@ -39,7 +39,7 @@ static int make_key(const struct files_place *p, struct lock_key *ret)
 
 	if (rc < 0)
 		return rc;
-	*ret = (struct lock_key){.dev = info.dev, .ino = info.ino};
+	*ret = (struct lock_key){ .dev = info.dev, .ino = info.ino };
 	memcpy(ret->name, p->name, strlen(p->name));
 	return 0;
 }

@@ -13,7 +13,7 @@
 #include "workspace/path.h"
 #include "workspace/quota.h"
 
-/* ---- directories ---------------------------------------------------------- */
+/* ---- directories -------------------------------------------------------- */
 
 int files_mkdir(struct workspace *ws, const char *rel, bool parents)
 {
@@ -34,7 +34,7 @@ int files_mkdir(struct workspace *ws, const char *rel, bool parents)
 	return fd >= 0 ? 0 : fd == -EXDEV ? -EXDEV : -EEXIST;
 }
 
-/* ---- removing ------------------------------------------------------------- */
+/* ---- removing ----------------------------------------------------------- */
 
 /* open_up() - moving a directory changes its "..", for which its owner needs to write in it */
 static int open_up(const struct files_place *p)
@@ -135,7 +135,7 @@ int files_remove(struct workspace *ws, const char *rel, bool recursive,
 	return rc;
 }
 
-/* ---- renaming ------------------------------------------------------------- */
+/* ---- renaming ----------------------------------------------------------- */
 
 /* is_below() - is @rel what is at @dir or inside it?  As text. */
 static bool is_below(const char *dir, const char *rel)

@@ -12,7 +12,7 @@
 #define FILES_STAGE_MODE 0600         /* until it is put in place nobody else reads it */
 #define FILES_IO_SIZE    (256u << 10) /* bytes of the buffer for copies */
 
-/* ---- places --------------------------------------------------------------- */
+/* ---- places ------------------------------------------------------------- */
 
 /* A name in an open directory, whether something is there or not. */
 struct files_place {
@@ -48,7 +48,7 @@ int files_make_dir(struct workspace *ws, int dirfd, const char *name, mode_t mod
  */
 int files_make_dirs(struct workspace *ws, const char *dir);
 
-/* ---- locks (files_lock.c) ------------------------------------------------- */
+/* ---- locks (files_lock.c) ----------------------------------------------- */
 
 struct files_lock; /* on a name in a directory, known by its inode: paths may lead there by links */
 
@@ -60,19 +60,19 @@ int files_lock_take2(const struct files_place *a, const struct files_place *b,
 		     struct files_lock *ret[2]);
 void files_lock_release(struct files_lock *l); /* NULL is fine */
 
-/* ---- conditions ----------------------------------------------------------- */
+/* ---- conditions --------------------------------------------------------- */
 
 /* files_check_place() - is @c fulfilled by what is at @p now?  To be asked under its lock. */
 int files_check_place(const struct files_place *p, const struct files_condition *c);
 
-/* ---- tags (files_etag.c) --------------------------------------------------- */
+/* ---- tags (files_etag.c) ------------------------------------------------ */
 
 #define FILES_HASH_BYTES 16
 struct crypto_generichash_blake2b_state;
 /* files_etag_final() - the tag of what went through a hash begun with FILES_HASH_BYTES */
 void files_etag_final(struct crypto_generichash_blake2b_state *state, char dst[FILES_ETAG_LEN]);
 
-/* ---- putting in place (files_replace.c) ------------------------------------ */
+/* ---- putting in place (files_replace.c) --------------------------------- */
 
 /* files_stage_charge() - before as many bytes are written to files_stage_fd(): 0 or -EDQUOT; given
  * back with the stage unless it is put in place */
@@ -88,7 +88,7 @@ enum files_put_flags {
 int files_put_at(struct files_staged *s, const struct files_place *p, unsigned flags, mode_t mode,
 		 struct files_result *ret);
 
-/* ---- copies (files_copy.c) -------------------------------------------------- */
+/* ---- copies (files_copy.c) ---------------------------------------------- */
 
 /* files_copy_bytes() - from one file's position 0 to the end behind another's; shares blocks where
  * the file system can.  0 or -errno. */

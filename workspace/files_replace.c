@@ -36,7 +36,7 @@ struct files_staged {
 	int64_t charged;           /* bytes of the quota held for it */
 };
 
-/* ---- staging -------------------------------------------------------------- */
+/* ---- staging ------------------------------------------------------------ */
 
 static void make_name(char name[STAGE_NAME_LEN])
 {
@@ -144,7 +144,7 @@ static int give_name(struct files_staged *s)
 	return -errno;
 }
 
-/* ---- attributes of the file that is replaced ------------------------------ */
+/* ---- attributes of the file that is replaced ---------------------------- */
 
 /* What may be taken over: users' own, and the ACL, which may be what lets a sandbox in. */
 static bool is_kept_xattr(const char *name)
@@ -199,7 +199,7 @@ static int take_attributes(struct files_staged *s, const struct files_place *p, 
 	return fchmod(s->fd, mode & 07777) < 0 ? -errno : 0;
 }
 
-/* ---- putting in place ----------------------------------------------------- */
+/* ---- putting in place --------------------------------------------------- */
 
 static int fill_result(struct files_staged *s, bool is_new, struct files_result *ret)
 {
@@ -227,7 +227,7 @@ static int charge_whole(struct files_staged *s)
 static int move_there(struct files_staged *s, const struct files_place *p)
 {
 	struct quota_victim old;
-	struct quota_op quota = {0};
+	struct quota_op quota = { 0 };
 	int rc = 0;
 
 	quota_look(&old, s->ws, p->dirfd, p->name);
@@ -268,7 +268,7 @@ int files_put_at(struct files_staged *s, const struct files_place *p, unsigned f
 	return ret != NULL ? fill_result(s, is_new, ret) : 0;
 }
 
-/* ---- appending ------------------------------------------------------------ */
+/* ---- appending ---------------------------------------------------------- */
 
 static int append_bytes(int from, int to)
 {
@@ -318,7 +318,7 @@ static int append_at(struct files_staged *s, int path_fd, struct files_result *r
 	return rc < 0 ? rc : files_etag_fd(fd, &ret->info, ret->etag);
 }
 
-/* ---- the whole ------------------------------------------------------------ */
+/* ---- the whole ---------------------------------------------------------- */
 
 static int put_locked(struct files_staged *s, const struct files_place *p,
 		      const struct files_condition *c, unsigned flags, struct files_result *ret)

@@ -44,7 +44,7 @@ struct glob {
 	struct step steps[STEPS_MAX];
 };
 
-/* ---- compiling --------------------------------------------------------------- */
+/* ---- compiling ---------------------------------------------------------- */
 
 struct compiler {
 	struct glob *g;
@@ -58,7 +58,7 @@ static int emit(struct compiler *c, enum op op, uint32_t ch, uint16_t x, uint16_
 {
 	if (c->g->n_steps == STEPS_MAX)
 		return err_set(c->err, -EINVAL, "the pattern is too long");
-	c->g->steps[c->g->n_steps++] = (struct step){.op = (uint8_t)op, .x = x, .y = y, .c = ch};
+	c->g->steps[c->g->n_steps++] = (struct step){ .op = (uint8_t)op, .x = x, .y = y, .c = ch };
 	return 0;
 }
 
@@ -246,7 +246,7 @@ static int compile_sequence(struct compiler *c)
 
 int glob_new(const char *pattern, size_t n, struct glob **ret, struct err *err)
 {
-	struct compiler c = {.p = pattern, .len = n, .err = err};
+	struct compiler c = { .p = pattern, .len = n, .err = err };
 	int rc;
 
 	if (n == 0)
@@ -276,7 +276,7 @@ void glob_free(struct glob *g)
 	free(g);
 }
 
-/* ---- matching ------------------------------------------------------------------ */
+/* ---- matching ----------------------------------------------------------- */
 
 /* The steps that take a character, each once. */
 struct step_set {

@@ -52,7 +52,7 @@ static bool key_is_same(const struct inode_key *a, const struct inode_key *b)
 static uint32_t fs_id(struct workspace *ws)
 {
 	uint32_t id = __atomic_load_n(&ws->fs_id, __ATOMIC_RELAXED);
-	struct statfs sf = {0};
+	struct statfs sf = { 0 };
 	uint64_t raw = 0;
 
 	if (id != 0)
@@ -577,7 +577,7 @@ static bool collect_one(struct map_node *n, void *arg)
  * does it. */
 static size_t collect(struct shard *s, const struct workspace *only, struct inode ***ret)
 {
-	struct collect col = {.only = only};
+	struct collect col = { .only = only };
 
 	*ret = NULL;
 	pthread_mutex_lock(&s->mutex);

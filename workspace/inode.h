@@ -33,7 +33,8 @@
 
 enum inode_key_kind {
 	INODE_KEY_KERNEL = 1, /* bytes = f_handle of name_to_handle_at(2), htype = handle_type */
-	INODE_KEY_BIRTH = 2, /* bytes = inode number, birth time in ns, generation; 8 bytes big-endian each */
+	INODE_KEY_BIRTH =
+		2, /* bytes = inode number, birth time in ns, generation; 8 bytes big-endian each */
 };
 
 /* Compared as memory: unused bytes are 0. */

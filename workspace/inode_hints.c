@@ -93,7 +93,7 @@ static uint64_t birth_of(const struct statx *stx)
 	return (uint64_t)stx->stx_btime.tv_sec * NSEC_PER_SEC + stx->stx_btime.tv_nsec;
 }
 
-/* ---- the table: called with the mutex held ------------------------------- */
+/* ---- the table: called with the mutex held ------------------------------ */
 
 static struct hint_ws *find_ws(struct inode_hints *h, uint64_t key)
 {
@@ -185,7 +185,9 @@ static struct hint *insert_hint(struct inode_hints *h, struct hint_ws *hw, uint6
 
 	if (hint == NULL)
 		return NULL;
-	*hint = (struct hint){.hw = hw, .ino = ino, .birth_ns = birth_ns, .parent_ino = parent_ino};
+	*hint = (struct hint){
+		.hw = hw, .ino = ino, .birth_ns = birth_ns, .parent_ino = parent_ino
+	};
 	memcpy(hint->name, name, len + 1);
 	list_init(&hint->dirty);
 	if (map_insert(&hw->by_ino, &hint->node, map_hash_u64(ino)) < 0) {
@@ -248,7 +250,7 @@ static void drop_ws(struct inode_hints *h, struct hint_ws *hw)
 	put_ws(hw);
 }
 
-/* ---- noting -------------------------------------------------------------- */
+/* ---- noting ------------------------------------------------------------- */
 
 void inode_hints_note(struct inode_hints *h, const struct workspace *ws, uint64_t ino,
 		      uint64_t birth_ns, uint64_t parent_ino, const char *name)
@@ -273,7 +275,7 @@ void inode_hints_drop(struct inode_hints *h, const struct workspace *ws)
 	(void)pthread_mutex_unlock(&h->mutex);
 }
 
-/* ---- to and from the store ----------------------------------------------- */
+/* ---- to and from the store ---------------------------------------------- */
 
 struct batch {
 	size_t n;
@@ -369,8 +371,8 @@ static int load_row(void *arg, const struct hint_row *row)
 /* Called and returns with the mutex held. */
 static void load_ws(struct inode_hints *h, struct hint_ws *hw)
 {
-	struct load l = {.h = h, .hw = hw};
-	struct err err = {0};
+	struct load l = { .h = h, .hw = hw };
+	struct err err = { 0 };
 
 	while (hw->load == LOADING)
 		(void)pthread_cond_wait(&h->cond, &h->mutex);
@@ -386,7 +388,7 @@ static void load_ws(struct inode_hints *h, struct hint_ws *hw)
 	(void)pthread_cond_broadcast(&h->cond);
 }
 
-/* ---- opening by hint ----------------------------------------------------- */
+/* ---- opening by hint ---------------------------------------------------- */
 
 /* O_PATH descriptor of one name, if it is the inode asked for; -ESTALE when it is another. */
 static int open_checked(int dirfd, const char *name, uint64_t ino, uint64_t birth_ns)
@@ -468,7 +470,7 @@ static int open_by_hint(struct inode_hints *h, const struct hint_ws *hw, const s
 	return open_checked(dir >= 0 ? dir : ws->root_fd, name, ino, birth_ns);
 }
 
-/* ---- opening by a walk --------------------------------------------------- */
+/* ---- opening by a walk -------------------------------------------------- */
 
 struct search {
 	struct inode_hints *h;
@@ -593,7 +595,7 @@ static void run_walk(struct search *s)
 
 static int open_by_walk(struct search *s, uint64_t ino, uint64_t birth_ns)
 {
-	struct waiter w = {.ino = ino, .birth_ns = birth_ns};
+	struct waiter w = { .ino = ino, .birth_ns = birth_ns };
 	struct hint_ws *hw = s->hw;
 	uint64_t mine;
 
@@ -615,7 +617,7 @@ static int open_by_walk(struct search *s, uint64_t ino, uint64_t birth_ns)
 	return w.fd;
 }
 
-/* ---- the door ------------------------------------------------------------ */
+/* ---- the door ----------------------------------------------------------- */
 
 static int open_with(struct search *s, uint64_t ino, uint64_t birth_ns)
 {
@@ -634,7 +636,7 @@ static int open_with(struct search *s, uint64_t ino, uint64_t birth_ns)
 int inode_hints_open_inode(struct inode_hints *h, struct workspace *ws, uint64_t ino,
 			   uint64_t birth_ns)
 {
-	struct search s = {.h = h, .ws = ws};
+	struct search s = { .h = h, .ws = ws };
 	int fd;
 
 	if (ino == ws->root_ino)
@@ -684,7 +686,7 @@ static bool drop_ws_node(struct map_node *n, void *arg)
 
 void inode_hints_close(struct inode_hints *h)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 
 	if (h == NULL)
 		return;

@@ -39,7 +39,7 @@ static struct inode_io *make_io(int fd)
 	struct inode_io *io = calloc(1, sizeof(*io));
 
 	if (io != NULL)
-		*io = (struct inode_io){.fd = fd, .refs = 1, .nowait_ok = true};
+		*io = (struct inode_io){ .fd = fd, .refs = 1, .nowait_ok = true };
 	return io;
 }
 

@@ -249,7 +249,7 @@ int path_remove_tree(int dirfd, const char *name, struct err *err)
 {
 	char prefix[NAME_MAX / 2];
 	char parked[NAME_MAX + 1];
-	struct remover r = {.top = dirfd, .prefix = prefix};
+	struct remover r = { .top = dirfd, .prefix = prefix };
 	int rc;
 
 	if (path_name_check(name, strlen(name)) < 0 || strlen(name) > NAME_MAX / 3)

@@ -27,7 +27,7 @@ int64_t quota_blocks(uint64_t size)
 	return (int64_t)((size + QUOTA_BLOCK - 1) / QUOTA_BLOCK * QUOTA_BLOCK);
 }
 
-/* ---- the account --------------------------------------------------------- */
+/* ---- the account -------------------------------------------------------- */
 
 static bool is_over(int64_t used, int64_t more, uint64_t limit)
 {
@@ -80,12 +80,12 @@ static void end_locked(struct quota_op *op, struct quota_amount unused)
 
 void quota_end_(struct quota_op *op, bool done)
 {
-	const struct quota_amount none = {0};
+	const struct quota_amount none = { 0 };
 
 	(void)pthread_mutex_lock(&op->quota->mutex);
 	end_locked(op, done ? none : op->charged);
 	(void)pthread_mutex_unlock(&op->quota->mutex);
-	*op = (struct quota_op){0};
+	*op = (struct quota_op){ 0 };
 }
 
 void quota_credit_(struct ws_quota *q, struct quota_amount amount)
@@ -115,7 +115,7 @@ void quota_credit(const struct workspace *ws, int64_t bytes)
 	struct ws_quota *q = quota_of(ws);
 
 	if (q != NULL)
-		quota_credit_(q, (struct quota_amount){.bytes = bytes});
+		quota_credit_(q, (struct quota_amount){ .bytes = bytes });
 }
 
 void quota_tree_changed(const struct workspace *ws)
@@ -129,7 +129,7 @@ void quota_tree_changed(const struct workspace *ws)
 	(void)pthread_mutex_unlock(&q->mutex);
 }
 
-/* ---- sizes --------------------------------------------------------------- */
+/* ---- sizes -------------------------------------------------------------- */
 
 static int lock_size(struct quota_op *op, uint64_t ino, bool may_block)
 {
@@ -168,7 +168,7 @@ int quota_size_begin_(struct quota_op *op, int fd, uint64_t end, bool may_block)
 	if (rc < 0) {
 		if (op->size_lock != NULL)
 			(void)pthread_mutex_unlock(op->size_lock);
-		*op = (struct quota_op){0};
+		*op = (struct quota_op){ 0 };
 	}
 	return rc;
 }
@@ -184,7 +184,7 @@ void quota_size_end_(struct quota_op *op)
 	end_locked(op, unused);
 	(void)pthread_mutex_unlock(&op->quota->mutex);
 	(void)pthread_mutex_unlock(op->size_lock);
-	*op = (struct quota_op){0};
+	*op = (struct quota_op){ 0 };
 }
 
 void quota_look_(struct quota_victim *v, int dirfd, const char *name)
@@ -200,7 +200,7 @@ void quota_look_(struct quota_victim *v, int dirfd, const char *name)
 		v->amount.bytes = quota_blocks((uint64_t)st.st_size);
 }
 
-/* ---- as a file system ---------------------------------------------------- */
+/* ---- as a file system --------------------------------------------------- */
 
 static uint64_t left(uint64_t limit, int64_t used)
 {
@@ -216,7 +216,7 @@ static uint64_t room_of(uint64_t limit, int64_t used)
 
 struct quota_limits quota_room(const struct workspace *ws)
 {
-	struct quota_limits room = {QUOTA_UNLIMITED, QUOTA_UNLIMITED};
+	struct quota_limits room = { QUOTA_UNLIMITED, QUOTA_UNLIMITED };
 	struct ws_quota *q = quota_of(ws);
 
 	if (q == NULL)
@@ -236,7 +236,7 @@ void quota_statvfs(const struct workspace *ws, struct statvfs *st)
 	if (q == NULL)
 		return;
 	(void)pthread_mutex_lock(&q->mutex);
-	u = (struct quota_usage){.limits = q->limits, .used = q->used};
+	u = (struct quota_usage){ .limits = q->limits, .used = q->used };
 	(void)pthread_mutex_unlock(&q->mutex);
 	if (u.limits.bytes != QUOTA_UNLIMITED && st->f_frsize > 0) {
 		st->f_blocks = u.limits.bytes / st->f_frsize;

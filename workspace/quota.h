@@ -67,7 +67,7 @@ struct ws_quota {
 };
 void quota_free(struct ws_quota *q); /* for workspace.c; NULL is fine */
 
-/* ---- for the doors ------------------------------------------------------- */
+/* ---- for the doors ------------------------------------------------------ */
 
 /* One change; on the stack of whoever makes it.  Zero: nothing was charged. */
 struct quota_op {
@@ -91,7 +91,7 @@ static inline struct ws_quota *quota_of(const struct workspace *ws)
 /* quota_file_begin() - a file will be made: 0 or -EDQUOT.  quota_file_end() follows in any case. */
 static inline int quota_file_begin(struct quota_op *op, const struct workspace *ws)
 {
-	*op = (struct quota_op){.quota = quota_of(ws)};
+	*op = (struct quota_op){ .quota = quota_of(ws) };
 	return __builtin_expect(op->quota == NULL, 1) ? 0 : quota_take_(op, 0, 1);
 }
 
@@ -111,7 +111,7 @@ static inline void quota_file_end(struct quota_op *op, bool made)
 static inline int quota_size_begin(struct quota_op *op, const struct workspace *ws, int fd,
 				   uint64_t end, bool may_block)
 {
-	*op = (struct quota_op){.quota = quota_of(ws)};
+	*op = (struct quota_op){ .quota = quota_of(ws) };
 	return __builtin_expect(op->quota == NULL, 1) ? 0
 						      : quota_size_begin_(op, fd, end, may_block);
 }
@@ -134,7 +134,7 @@ void quota_credit_(struct ws_quota *q, struct quota_amount amount);
 static inline void quota_look(struct quota_victim *v, const struct workspace *ws, int dirfd,
 			      const char *name)
 {
-	*v = (struct quota_victim){0};
+	*v = (struct quota_victim){ 0 };
 	if (__builtin_expect(quota_of(ws) != NULL, 0))
 		quota_look_(v, dirfd, name);
 }
@@ -162,7 +162,7 @@ struct quota_limits quota_room(const struct workspace *ws);
 /* quota_statvfs() - show the quota as the size of the file system */
 void quota_statvfs(const struct workspace *ws, struct statvfs *st);
 
-/* ---- for those who set and show it --------------------------------------- */
+/* ---- for those who set and show it -------------------------------------- */
 
 struct quota_service;
 struct store;

@@ -29,7 +29,7 @@ struct quota_service {
 	pthread_t thread;
 };
 
-/* ---- counting ------------------------------------------------------------ */
+/* ---- counting ----------------------------------------------------------- */
 
 struct linked {
 	uint64_t ino;
@@ -52,7 +52,7 @@ static int count_entry(void *arg, const struct tree_entry *t)
 {
 	struct count *c = arg;
 	const struct statx *x = t->stx;
-	struct linked l = {.ino = x->stx_ino};
+	struct linked l = { .ino = x->stx_ino };
 
 	if (is_stopping(c->service) || __atomic_load_n(&c->ws->is_gone, __ATOMIC_RELAXED))
 		return -ECANCELED;
@@ -91,7 +91,7 @@ static void add_links(struct count *c)
 static int count_workspace(struct quota_service *s, const struct workspace *ws,
 			   struct quota_amount *ret, struct tree_walk_result *ret_how)
 {
-	struct count c = {.service = s, .ws = ws, .links.max = LINKS_BYTES};
+	struct count c = { .service = s, .ws = ws, .links.max = LINKS_BYTES };
 	int rc = tree_walk(ws->root_fd, count_entry, &c, ret_how);
 
 	if (rc == 0)
@@ -116,7 +116,7 @@ static struct before take_before(struct ws_quota *q)
 	struct before b;
 
 	(void)pthread_mutex_lock(&q->mutex);
-	b = (struct before){q->used, q->charged, q->credited, q->pending};
+	b = (struct before){ q->used, q->charged, q->credited, q->pending };
 	q->wants_count = false;
 	(void)pthread_mutex_unlock(&q->mutex);
 	return b;
@@ -149,7 +149,7 @@ static void correct(struct ws_quota *q, const struct before *b, const struct quo
 static int recount(struct quota_service *s, const struct workspace *ws, struct ws_quota *q)
 {
 	struct before b = take_before(q);
-	struct tree_walk_result how = {0};
+	struct tree_walk_result how = { 0 };
 	struct quota_amount found;
 	int rc = count_workspace(s, ws, &found, &how);
 
@@ -162,11 +162,11 @@ static int recount(struct quota_service *s, const struct workspace *ws, struct w
 	return 0;
 }
 
-/* ---- storing ------------------------------------------------------------- */
+/* ---- storing ------------------------------------------------------------ */
 
 static struct quota_row row_of(const struct workspace *ws, struct ws_quota *q)
 {
-	struct quota_row row = {0};
+	struct quota_row row = { 0 };
 
 	memcpy(row.ws_id, ws->id, sizeof(row.ws_id));
 	(void)pthread_mutex_lock(&q->mutex);
@@ -181,7 +181,7 @@ static struct quota_row row_of(const struct workspace *ws, struct ws_quota *q)
 static void store_usage(struct quota_service *s, const struct workspace *ws, struct ws_quota *q)
 {
 	struct quota_row row;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	(void)pthread_mutex_lock(&s->set_mutex);
 	row = row_of(ws, q);
@@ -196,7 +196,7 @@ static void store_usage(struct quota_service *s, const struct workspace *ws, str
 	(void)pthread_mutex_unlock(&s->set_mutex);
 }
 
-/* ---- the thread ---------------------------------------------------------- */
+/* ---- the thread --------------------------------------------------------- */
 
 static bool is_due(struct ws_quota *q, uint64_t now_ns)
 {
@@ -264,7 +264,7 @@ static void *service_main(void *arg)
 	return NULL;
 }
 
-/* ---- limits -------------------------------------------------------------- */
+/* ---- limits ------------------------------------------------------------- */
 
 static struct ws_quota *quota_new(const struct quota_limits *limits)
 {
@@ -284,7 +284,7 @@ static struct ws_quota *quota_new(const struct quota_limits *limits)
  * charging. */
 static struct ws_quota *account_of(struct workspace *ws)
 {
-	static const struct quota_limits none = {QUOTA_UNLIMITED, QUOTA_UNLIMITED};
+	static const struct quota_limits none = { QUOTA_UNLIMITED, QUOTA_UNLIMITED };
 
 	if (ws->quota_kept == NULL)
 		ws->quota_kept = quota_new(&none);
@@ -298,8 +298,8 @@ static int begin_account(struct workspace *ws, struct ws_quota *q)
 
 	(void)pthread_mutex_lock(&q->counting);
 	(void)pthread_mutex_lock(&q->mutex);
-	q->used = (struct quota_amount){0};
-	q->limits = (struct quota_limits){QUOTA_UNLIMITED, QUOTA_UNLIMITED};
+	q->used = (struct quota_amount){ 0 };
+	q->limits = (struct quota_limits){ QUOTA_UNLIMITED, QUOTA_UNLIMITED };
 	(void)pthread_mutex_unlock(&q->mutex);
 	__atomic_store_n(&ws->quota, q, __ATOMIC_RELEASE);
 	rc = recount(NULL, ws, q);
@@ -375,9 +375,9 @@ int quota_usage(struct workspace *ws, struct quota_usage *ret)
 {
 	struct ws_quota *q = quota_of(ws);
 
-	*ret = (struct quota_usage){.limits = {QUOTA_UNLIMITED, QUOTA_UNLIMITED}};
+	*ret = (struct quota_usage){ .limits = { QUOTA_UNLIMITED, QUOTA_UNLIMITED } };
 	if (q == NULL)
-		return count_workspace(NULL, ws, &ret->used, &(struct tree_walk_result){0});
+		return count_workspace(NULL, ws, &ret->used, &(struct tree_walk_result){ 0 });
 	(void)pthread_mutex_lock(&q->mutex);
 	ret->limits = q->limits;
 	ret->used = q->used;
@@ -385,7 +385,7 @@ int quota_usage(struct workspace *ws, struct quota_usage *ret)
 	return 0;
 }
 
-/* ---- start and stop ------------------------------------------------------ */
+/* ---- start and stop ----------------------------------------------------- */
 
 int quota_load(struct store *store, struct workspace *ws, struct err *err)
 {
@@ -398,7 +398,7 @@ int quota_load(struct store *store, struct workspace *ws, struct err *err)
 	q = account_of(ws);
 	if (q == NULL)
 		return err_set(err, -ENOMEM, "out of memory");
-	q->limits = (struct quota_limits){row.max_bytes, row.max_files};
+	q->limits = (struct quota_limits){ row.max_bytes, row.max_files };
 	q->used.bytes = q->stored.bytes = (int64_t)MIN(row.used_bytes, QUOTA_MAX);
 	q->used.files = q->stored.files = (int64_t)MIN(row.used_files, QUOTA_MAX);
 	__atomic_store_n(&ws->quota, q, __ATOMIC_RELEASE);

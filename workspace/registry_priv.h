@@ -27,7 +27,7 @@ struct ws_registry {
 	struct list trash; /* protected by trash_mutex: struct trash_node, oldest first */
 };
 
-/* ---- workspace.c ---- */
+/* ---- workspace.c -------------------------------------------------------- */
 
 /* ws_registry_from_row() - in memory alone, root_fd -1.  One reference, owned by the caller. */
 int ws_registry_from_row(struct ws_registry *r, const struct ws_row *row, struct workspace **ret,
@@ -42,7 +42,7 @@ bool ws_registry_retire(struct ws_registry *r, struct workspace *ws);
 /* ws_registry_remove() - folder, in the trash or not, and row */
 int ws_registry_remove(struct ws_registry *r, const char *id, struct err *err);
 
-/* ---- ws_trash.c ---- */
+/* ---- ws_trash.c --------------------------------------------------------- */
 
 int ws_trash_open(struct ws_registry *r, struct err *err); /* its folder */
 void ws_trash_close(struct ws_registry *r);

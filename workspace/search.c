@@ -83,7 +83,7 @@ static void skip(struct search *s, enum search_skip why)
 	s->ops->skipped(s->arg, (const char *)s->path.data, why);
 }
 
-/* ---- one line -------------------------------------------------------------- */
+/* ---- one line ----------------------------------------------------------- */
 
 struct line {
 	const char *p;
@@ -94,7 +94,7 @@ struct line {
 static struct line line_at(const char *p, const char *end)
 {
 	const char *lf = memchr(p, '\n', (size_t)(end - p));
-	struct line l = {.p = p};
+	struct line l = { .p = p };
 
 	l.len = (size_t)((lf != NULL ? lf : end) - p);
 	l.next = lf != NULL ? lf + 1 : end;
@@ -120,7 +120,8 @@ static struct search_line shown(const struct search *s, const char *p, size_t n,
 		from = char_start(p, n, focus - max / 4);
 	to = n - from > max ? char_start(p, n, from + max) : n;
 	return (struct search_line){
-		.p = p + from, .len = to - from, .column = from + 1, .is_cut = from > 0 || to < n};
+		.p = p + from, .len = to - from, .column = from + 1, .is_cut = from > 0 || to < n
+	};
 }
 
 /* The lines before @line into s->before, in the order of the file.  Return: how many. */
@@ -179,7 +180,7 @@ static bool give(struct search *s, const struct line *l, uint64_t number, size_t
 	return s->result->end == SEARCH_COMPLETE;
 }
 
-/* ---- one file --------------------------------------------------------------- */
+/* ---- one file ----------------------------------------------------------- */
 
 static uint64_t count_lf(const char *p, const char *end)
 {
@@ -330,7 +331,7 @@ static void search_entry(struct search *s, const struct tree_entry *e)
 		look_at(s, path);
 }
 
-/* ---- the walk ---------------------------------------------------------------- */
+/* ---- the walk ----------------------------------------------------------- */
 
 /* "DIR/NAME", "DIR" without a name; a search without memory for a path ends as unreadable. */
 static int set_path(struct search *s, const char *dir, const char *name)
@@ -383,7 +384,7 @@ static void on_unread(void *arg, const char *dir, const char *name, int rc)
 
 static int search_root(struct search *s, int root_fd, struct err *err)
 {
-	static const struct tree_walk_ops walk_ops = {.entry = on_entry, .unread = on_unread};
+	static const struct tree_walk_ops walk_ops = { .entry = on_entry, .unread = on_unread };
 	struct tree_walk_result walked;
 	struct stat st;
 	int rc;
@@ -404,10 +405,10 @@ static int search_root(struct search *s, int root_fd, struct err *err)
 int search_run(int root_fd, const struct search_options *o, const struct search_ops *ops, void *arg,
 	       struct search_result *ret, struct err *err)
 {
-	struct search s = {.o = o, .ops = ops, .arg = arg, .result = ret};
+	struct search s = { .o = o, .ops = ops, .arg = arg, .result = ret };
 	int rc;
 
-	*ret = (struct search_result){.end = SEARCH_COMPLETE};
+	*ret = (struct search_result){ .end = SEARCH_COMPLETE };
 	rc = search_pattern_new(o->pattern, o->pattern_len, o->is_regex, o->ignore_case, &s.pattern,
 				err);
 	if (rc < 0)

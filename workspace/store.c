@@ -24,7 +24,7 @@
 #define BUSY_TIMEOUT_MS 5000 /* for an operator's sqlite3 shell or a backup beside us */
 #define PID_TEXT_MAX    32   /* bytes of a lock file that are looked at */
 
-/* ---- errors and statements ----------------------------------------------- */
+/* ---- errors and statements ---------------------------------------------- */
 
 static int errno_of(int sqlite_code)
 {
@@ -97,11 +97,11 @@ out:
 	return rc;
 }
 
-/* ---- one daemon for one data directory ----------------------------------- */
+/* ---- one daemon for one data directory ---------------------------------- */
 
 static int refuse_second(int fd, const char *what, struct err *err)
 {
-	char text[PID_TEXT_MAX + 1] = {0};
+	char text[PID_TEXT_MAX + 1] = { 0 };
 	uint64_t pid = 0;
 	ssize_t n = io_pread_full(fd, text, PID_TEXT_MAX, 0);
 
@@ -151,7 +151,7 @@ static int lock_all(struct store *s, const char *data_dir, const char *db_path, 
 	return take_lock(db_lock, "database", &s->db_lock_fd, err);
 }
 
-/* ---- opening ------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------ */
 
 /* A folder of ours that others may enter is closed to them; a shared one (/tmp) is left as it is.
  */
@@ -315,7 +315,7 @@ void store_close(struct store *s)
 	free(s);
 }
 
-/* ---- is it well? --------------------------------------------------------- */
+/* ---- is it well? -------------------------------------------------------- */
 
 /* A real, committed write: a full disk or a read-only remount shows in nothing less. */
 static int write_probe(sqlite3 *db, void *arg, struct err *err)

@@ -79,7 +79,7 @@ int store_hints_each(struct store *s, const char *ws_id,
 /* store_ws_get() - one row, whatever its state; *@ret is to be finished.  -ENOENT */
 int store_ws_get(struct store *s, const char *id, struct ws_row *ret, struct err *err);
 
-/* ---- Idempotency-Key ------------------------------------------------------ */
+/* ---- Idempotency-Key ---------------------------------------------------- */
 
 #define STORE_IDEM_HASH    32    /* bytes */
 #define STORE_IDEM_MAX     10000 /* keys; beyond it the oldest are forgotten */

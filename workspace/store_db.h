@@ -65,13 +65,13 @@ static inline int store_bind_text(sqlite3_stmt *st, int i, const char *text)
 	return sqlite3_bind_text(st, i, text, -1, SQLITE_STATIC);
 }
 
-/* ---- store_migrations.c -------------------------------------------------- */
+/* ---- store_migrations.c ------------------------------------------------- */
 
 /* store_migrate() - bring an open database up to date, or refuse one that is newer than this
  * program */
 int store_migrate(sqlite3 *db, struct err *err);
 
-/* ---- store_url.c --------------------------------------------------------- */
+/* ---- store_url.c -------------------------------------------------------- */
 
 /* store_url_path() - owned path of the database file that @url (may be NULL) names */
 int store_url_path(const char *data_dir, const char *url, char **ret, struct err *err);

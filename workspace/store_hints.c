@@ -66,12 +66,12 @@ static int put_batch(sqlite3 *db, void *arg, struct err *err)
 
 int store_hints_put(struct store *s, const struct hint_row *rows, size_t n, struct err *err)
 {
-	struct hint_batch b = {.rows = rows, .n = n};
+	struct hint_batch b = { .rows = rows, .n = n };
 
 	return n == 0 ? 0 : store_write(s, "write hints", put_batch, &b, err);
 }
 
-/* ---- reading ------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------ */
 
 /* False for a damaged row: a hint is only a guess, and one less costs a walk. */
 static bool read_hint(sqlite3_stmt *st, struct hint_row *row, char name[NAME_BYTES_MAX + 1])
@@ -98,7 +98,7 @@ static int each_hint(sqlite3 *db, const char *ws_id,
 				  " WHERE ws = (SELECT seq FROM workspaces WHERE id = ?)";
 	auto_stmt sqlite3_stmt *st = NULL;
 	char name[NAME_BYTES_MAX + 1];
-	struct hint_row row = {0};
+	struct hint_row row = { 0 };
 	int step = SQLITE_DONE;
 	int rc = store_prepare(db, sql, "read hints", &st, err);
 

@@ -106,7 +106,7 @@ static int claim_key(sqlite3 *db, void *arg, struct err *err)
 int store_idem_claim(struct store *s, const char *key, uint64_t now_ns, struct store_idem *idem,
 		     struct err *err)
 {
-	struct claim c = {.key = key, .now_ns = now_ns, .idem = idem};
+	struct claim c = { .key = key, .now_ns = now_ns, .idem = idem };
 
 	idem->answer = NULL;
 	return store_write(s, claim_what, claim_key, &c, err);
@@ -128,7 +128,7 @@ static int set_answer(sqlite3 *db, void *arg, struct err *err)
 
 int store_idem_answer(struct store *s, const char *key, const char *answer, struct err *err)
 {
-	struct claim c = {.key = key, .answer = answer};
+	struct claim c = { .key = key, .answer = answer };
 
 	return store_write(s, claim_what, set_answer, &c, err);
 }
@@ -147,7 +147,7 @@ static int delete_key(sqlite3 *db, void *arg, struct err *err)
 
 int store_idem_forget(struct store *s, const char *key, struct err *err)
 {
-	struct claim c = {.key = key};
+	struct claim c = { .key = key };
 
 	return store_write(s, claim_what, delete_key, &c, err);
 }

@@ -65,7 +65,7 @@ int store_quota_remove(struct store *s, const char *id, struct err *err)
 	return store_write(s, what_put, remove_row, (void *)(uintptr_t)id, err);
 }
 
-/* ---- reading ------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------ */
 
 static uint64_t column_limit(sqlite3_stmt *st, int i)
 {
@@ -98,7 +98,7 @@ int store_quota_get(struct store *s, const char *id, struct quota_row *ret, stru
 {
 	int rc;
 
-	*ret = (struct quota_row){0};
+	*ret = (struct quota_row){ 0 };
 	memcpy(ret->ws_id, id, strnlen(id, sizeof(ret->ws_id) - 1));
 	(void)pthread_mutex_lock(&s->mutex);
 	rc = get_row(s->db, ret, err);

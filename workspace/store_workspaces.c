@@ -15,10 +15,10 @@ void ws_row_fini(struct ws_row *row)
 	free(row->metadata_json);
 	free(row->exports_json);
 	free(row->adopted);
-	*row = (struct ws_row){0};
+	*row = (struct ws_row){ 0 };
 }
 
-/* ---- writing ------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------ */
 
 static int insert_row(sqlite3 *db, void *arg, struct err *err)
 {
@@ -85,7 +85,7 @@ static int update_state(sqlite3 *db, void *arg, struct err *err)
 
 int store_ws_set_state(struct store *s, const char *id, enum ws_row_state state, struct err *err)
 {
-	struct ws_change c = {.id = id, .state = state};
+	struct ws_change c = { .id = id, .state = state };
 
 	return store_write(s, "change a workspace's state", update_state, &c, err);
 }
@@ -109,7 +109,7 @@ static int update_exports(sqlite3 *db, void *arg, struct err *err)
 int store_ws_set_exports(struct store *s, const char *id, const char *json_or_null,
 			 uint64_t updated_ns, struct err *err)
 {
-	struct ws_change c = {.id = id, .exports_json = json_or_null, .updated_ns = updated_ns};
+	struct ws_change c = { .id = id, .exports_json = json_or_null, .updated_ns = updated_ns };
 
 	return store_write(s, "change a workspace's export rules", update_exports, &c, err);
 }
@@ -132,7 +132,7 @@ static int update_trashed(sqlite3 *db, void *arg, struct err *err)
 
 int store_ws_set_trashed(struct store *s, const char *id, uint64_t trashed_ns, struct err *err)
 {
-	struct ws_change c = {.id = id, .trashed_ns = trashed_ns};
+	struct ws_change c = { .id = id, .trashed_ns = trashed_ns };
 
 	return store_write(s, "move a workspace to the trash", update_trashed, &c, err);
 }
@@ -158,10 +158,10 @@ static int update_labels(sqlite3 *db, void *arg, struct err *err)
 int store_ws_set_labels(struct store *s, const char *id, const char *name_or_null,
 			const char *metadata_json, uint64_t updated_ns, struct err *err)
 {
-	struct ws_change c = {.id = id,
-			      .name = name_or_null,
-			      .metadata_json = metadata_json,
-			      .updated_ns = updated_ns};
+	struct ws_change c = { .id = id,
+			       .name = name_or_null,
+			       .metadata_json = metadata_json,
+			       .updated_ns = updated_ns };
 
 	return store_write(s, "change a workspace's name and metadata", update_labels, &c, err);
 }
@@ -183,7 +183,7 @@ int store_ws_remove(struct store *s, const char *id, struct err *err)
 	return store_write(s, "remove a workspace", delete_row, (void *)(uintptr_t)id, err);
 }
 
-/* ---- reading ------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------ */
 
 enum {
 	COL_SEQ,
@@ -259,7 +259,7 @@ static int each_row(sqlite3 *db, int (*fn)(void *arg, const struct ws_row *row),
 	int rc = store_prepare(db, select_sql, "list workspaces", &st, err);
 
 	while (rc == 0 && (step = sqlite3_step(st)) == SQLITE_ROW) {
-		struct ws_row row = {0};
+		struct ws_row row = { 0 };
 
 		rc = read_row(st, &row);
 		if (rc == 0)
@@ -313,7 +313,7 @@ int store_ws_get(struct store *s, const char *id, struct ws_row *ret, struct err
 {
 	int rc;
 
-	*ret = (struct ws_row){0};
+	*ret = (struct ws_row){ 0 };
 	(void)pthread_mutex_lock(&s->mutex);
 	rc = get_row(s->db, id, ret, err);
 	(void)pthread_mutex_unlock(&s->mutex);

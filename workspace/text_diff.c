@@ -39,7 +39,7 @@ static void side_fini(struct side *s)
 	free(s->gone);
 }
 
-/* ---- the ends that are equal --------------------------------------------- */
+/* ---- the ends that are equal -------------------------------------------- */
 
 static size_t common_prefix(const char *a, const char *b, size_t max)
 {
@@ -99,7 +99,7 @@ static void trim(struct side *a, struct side *b)
 	b->end = b->len - (a->len - at);
 }
 
-/* ---- lines and their numbers --------------------------------------------- */
+/* ---- lines and their numbers -------------------------------------------- */
 
 static size_t count_lines(const struct side *s)
 {
@@ -163,7 +163,7 @@ static uint32_t line_id(struct line_table *t, uint32_t line)
 
 static int number_lines(struct side *a, struct side *b)
 {
-	struct line_table t = {.a = a, .b = b, .mask = 63};
+	struct line_table t = { .a = a, .b = b, .mask = 63 };
 
 	while (t.mask < 2 * (a->n + b->n))
 		t.mask = t.mask * 2 + 1;
@@ -179,7 +179,7 @@ static int number_lines(struct side *a, struct side *b)
 	return 0;
 }
 
-/* ---- Myers ---------------------------------------------------------------- */
+/* ---- Myers -------------------------------------------------------------- */
 
 /* Row d of the trace holds, for k = -d, -d+2, ..., d, how far into @a the furthest path with d
  * edits came on diagonal k = x - y.  Rows lie one behind the other: row d begins at d*(d+1)/2. */
@@ -269,7 +269,7 @@ static void mark(const struct trace *t, struct side *a, struct side *b, size_t d
 
 static int compare(struct side *a, struct side *b)
 {
-	struct trace t = {0};
+	struct trace t = { 0 };
 	int rc = 0;
 	size_t d;
 
@@ -293,7 +293,7 @@ static void mark_all(struct side *a, struct side *b)
 	memset(b->gone + head, 1, b->n - head - tail);
 }
 
-/* ---- writing -------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------ */
 
 static bool is_plain(const char *name)
 {
@@ -414,7 +414,7 @@ static bool next_hunk(const struct side *a, const struct side *b, struct hunk *h
 
 static int put_diff(struct buf *ret, const struct side *a, const struct side *b, const char *name)
 {
-	struct hunk h = {0};
+	struct hunk h = { 0 };
 	size_t base = 0;
 	int rc = put_name(ret, "--- a/", name);
 
@@ -452,8 +452,8 @@ static int diff_sides(struct side *a, struct side *b, const char *name, struct b
 int text_diff(const char *a, size_t a_len, const char *b, size_t b_len, const char *name,
 	      struct buf *ret)
 {
-	struct side sa = {.p = a, .len = a_len};
-	struct side sb = {.p = b, .len = b_len};
+	struct side sa = { .p = a, .len = a_len };
+	struct side sb = { .p = b, .len = b_len };
 	size_t before = ret->len;
 	int rc;
 

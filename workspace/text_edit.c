@@ -27,7 +27,7 @@ static size_t count_lf(const char *p, const char *end)
 	return n;
 }
 
-/* ---- what may be wrong when nothing matches ------------------------------ */
+/* ---- what may be wrong when nothing matches ----------------------------- */
 
 enum fold {
 	FOLD_LINE_ENDS = 1u << 0, /* CR LF and bare CR are LF */
@@ -40,9 +40,9 @@ static const struct {
 	unsigned how;
 	const char *differs;
 } hints[] = {
-	{FOLD_LINE_ENDS, "line ends (CR LF against LF)"},
-	{FOLD_LINE_ENDS | FOLD_CASE, "upper and lower case"},
-	{FOLD_LINE_ENDS | FOLD_BLANKS, "blanks"},
+	{ FOLD_LINE_ENDS, "line ends (CR LF against LF)" },
+	{ FOLD_LINE_ENDS | FOLD_CASE, "upper and lower case" },
+	{ FOLD_LINE_ENDS | FOLD_BLANKS, "blanks" },
 };
 
 /* Writes the folded text to @dst, which has room for @n bytes.  Return: bytes. */
@@ -99,7 +99,7 @@ static int refuse_absent(const char *p, size_t n, const struct text_edit *e, str
 	return err_set(err, -ENOMSG, "the old text does not occur");
 }
 
-/* ---- what is wrong when too much matches --------------------------------- */
+/* ---- what is wrong when too much matches -------------------------------- */
 
 static const char *next_match(const char *from, const char *end, const struct text_edit *e)
 {
@@ -128,7 +128,7 @@ static int refuse_ambiguous(const char *p, size_t n, const struct text_edit *e, 
 		       lines);
 }
 
-/* ---- replacing ----------------------------------------------------------- */
+/* ---- replacing ---------------------------------------------------------- */
 
 static int replace(const char *p, size_t n, const struct text_edit *e, const char *first,
 		   struct buf *ret, size_t *ret_n)

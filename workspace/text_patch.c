@@ -17,7 +17,7 @@
 #define LINE_NUMBER_MAX 1000000000u /* in headers: sums of two still fit 32 bits */
 #define SEARCHES_MAX    8           /* rejected hunks whose lines are looked for elsewhere */
 
-/* ---- lines of the patch --------------------------------------------------- */
+/* ---- lines of the patch ------------------------------------------------- */
 
 struct reader {
 	const char *p; /* borrowed */
@@ -72,7 +72,7 @@ static bool names_dev_null(const struct reader *r)
 	       (r->line_len == n || memchr("\t\r\n", r->line[n], 3) != NULL);
 }
 
-/* ---- the header of a hunk -------------------------------------------------- */
+/* ---- the header of a hunk ----------------------------------------------- */
 
 /* Digits at *@p into *@ret.  False: none, or too many. */
 static bool take_number(const char **p, const char *end, size_t *ret)
@@ -128,7 +128,7 @@ static int read_hunk_header(const struct reader *r, struct text_patch_hunk *h, s
 	return 0;
 }
 
-/* ---- the lines of a hunk ---------------------------------------------------- */
+/* ---- the lines of a hunk ------------------------------------------------ */
 
 /* What the first byte of a hunk's line says: ' ', '-', '+', '\\', or 0 for what is none.  A line
  * without even the blank is an empty line of context. */
@@ -172,7 +172,7 @@ static const char *take_hunk_line(struct hunk_state *s, const struct text_patch_
 static int read_hunk_lines(struct reader *r, struct text_patch_hunk *h, size_t number,
 			   struct err *err)
 {
-	struct hunk_state s = {0};
+	struct hunk_state s = { 0 };
 
 	h->begin = r->at;
 	while (s.n_old < h->old_len || s.n_new < h->new_len) {
@@ -189,7 +189,7 @@ static int read_hunk_lines(struct reader *r, struct text_patch_hunk *h, size_t n
 	return 0;
 }
 
-/* ---- the whole -------------------------------------------------------------- */
+/* ---- the whole ---------------------------------------------------------- */
 
 static int add_hunk(struct text_patch *patch, struct reader *r, struct err *err)
 {
@@ -282,8 +282,8 @@ static int read_hunks(struct text_patch *patch, struct reader *r, struct err *er
 
 int text_patch_parse(const char *p, size_t n, struct text_patch *ret, struct err *err)
 {
-	struct text_patch patch = {.p = p, .len = n};
-	struct reader r = {.p = p, .len = n};
+	struct text_patch patch = { .p = p, .len = n };
+	struct reader r = { .p = p, .len = n };
 	int rc = read_preamble(&patch, &r, err);
 
 	if (rc == 0)
@@ -302,7 +302,7 @@ void text_patch_fini(struct text_patch *patch)
 	patch->n_hunks = 0;
 }
 
-/* ---- applying ---------------------------------------------------------------- */
+/* ---- applying ----------------------------------------------------------- */
 
 /* Where we are in the old text. */
 struct cursor {
@@ -315,7 +315,7 @@ struct cursor {
 static int build_side(const struct text_patch *patch, const struct text_patch_hunk *h, char mine,
 		      struct buf *ret)
 {
-	struct reader r = {.p = patch->p, .len = h->end, .at = h->begin};
+	struct reader r = { .p = patch->p, .len = h->end, .at = h->begin };
 	bool is_ours = false;
 
 	buf_reset(ret);
@@ -373,7 +373,7 @@ static void reject(struct text_patch_outcome *o, const char *fmt, ...)
 /* The line where the block is in the text, other than where it should be; 0: nowhere. */
 static size_t find_elsewhere(const struct cursor *whole, const struct buf *block)
 {
-	struct cursor c = {.p = whole->p, .len = whole->len};
+	struct cursor c = { .p = whole->p, .len = whole->len };
 	const char *from = c.p, *end = c.p + c.len, *hit;
 
 	while (block->len > 0 && c.len > 0 &&
@@ -399,7 +399,7 @@ static size_t without_line_end(const char *p, size_t n)
 /* Says which line of the text is the first that the block does not agree with. */
 static void explain(struct cursor c, const struct buf *block, struct text_patch_outcome *o)
 {
-	struct cursor b = {.p = (const char *)block->data, .len = block->len};
+	struct cursor b = { .p = (const char *)block->data, .len = block->len };
 
 	for (;;) {
 		const char *have = c.p + c.at, *want = b.p + b.at;
@@ -493,7 +493,7 @@ static int apply_hunk(struct apply *a, const struct text_patch_hunk *h,
 		rc = go_to(a, h, &is_there);
 	if (rc < 0)
 		return rc;
-	*o = (struct text_patch_outcome){.line = MAX(h->old_start, (size_t)1)};
+	*o = (struct text_patch_outcome){ .line = MAX(h->old_start, (size_t)1) };
 	if (!is_there) {
 		reject(o, "the file has only %zu lines", a->c.line);
 	} else if (fits(&a->c, h, &a->old, &a->new, o)) {
@@ -514,7 +514,7 @@ static int apply_hunk(struct apply *a, const struct text_patch_hunk *h,
 int text_patch_apply(const struct text_patch *patch, const char *p, size_t n, struct buf *ret,
 		     struct text_patch_outcome *outcomes, size_t *ret_n_landed)
 {
-	struct apply a = {.patch = patch, .c = {.p = p, .len = n}, .ret = ret};
+	struct apply a = { .patch = patch, .c = { .p = p, .len = n }, .ret = ret };
 	size_t before = ret->len;
 	int rc = 0;
 

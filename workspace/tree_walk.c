@@ -62,7 +62,7 @@ static bool means_vanished(int rc)
 	return rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP || rc == -ESTALE;
 }
 
-/* ---- opening ------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------ */
 
 /* The directory @name if it still is inode @ino; -ESTALE when it is another. */
 static int open_dir(int dirfd, const char *name, uint64_t ino)
@@ -109,7 +109,7 @@ static int reopen_top(struct walker *w)
 	return 0;
 }
 
-/* ---- reading one directory ----------------------------------------------- */
+/* ---- reading one directory ---------------------------------------------- */
 
 static int remember_subdir(struct frame *f, uint64_t ino, const char *name)
 {
@@ -125,12 +125,12 @@ static int remember_subdir(struct frame *f, uint64_t ino, const char *name)
 static int visit(struct walker *w, struct frame *f, const char *name)
 {
 	struct statx stx;
-	struct tree_entry e = {.dirfd = f->fd,
-			       .name = name,
-			       .dir = (const char *)w->path.data,
-			       .depth = w->depth - 1,
-			       .parent_ino = f->ino,
-			       .stx = &stx};
+	struct tree_entry e = { .dirfd = f->fd,
+				.name = name,
+				.dir = (const char *)w->path.data,
+				.depth = w->depth - 1,
+				.parent_ino = f->ino,
+				.stx = &stx };
 	int rc, remembered = 0;
 
 	if (statx(f->fd, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT,
@@ -195,7 +195,7 @@ static int read_frame(struct walker *w, struct frame *f)
 	return rc;
 }
 
-/* ---- the stack ----------------------------------------------------------- */
+/* ---- the stack ---------------------------------------------------------- */
 
 /* Makes the path that of @name in the top frame's directory. */
 static int extend_path(struct walker *w, const char *name, size_t *ret_len)
@@ -236,11 +236,11 @@ static int push(struct walker *w, int fd, const char *name, uint64_t ino)
 		return 0;
 	}
 	f = &w->stack[w->depth++];
-	*f = (struct frame){.fd = take_fd(&owned),
-			    .ino = ino,
-			    .name = name,
-			    .path_len = path_len,
-			    .subdirs.max = SUBDIRS_BYTES};
+	*f = (struct frame){ .fd = take_fd(&owned),
+			     .ino = ino,
+			     .name = name,
+			     .path_len = path_len,
+			     .subdirs.max = SUBDIRS_BYTES };
 	if (w->depth > KEEP_FDS) {
 		struct frame *old = &w->stack[w->depth - 1 - KEEP_FDS];
 
@@ -315,11 +315,11 @@ static int open_root(struct walker *w, int root_fd, uint64_t *ret_ino)
 int tree_walk_with(int root_fd, const struct tree_walk_ops *ops, void *arg,
 		   struct tree_walk_result *ret)
 {
-	struct walker w = {.ops = ops, .arg = arg, .result = ret};
+	struct walker w = { .ops = ops, .arg = arg, .result = ret };
 	uint64_t ino = 0;
 	int fd, rc;
 
-	*ret = (struct tree_walk_result){0};
+	*ret = (struct tree_walk_result){ 0 };
 	(void)clock_gettime(CLOCK_REALTIME_COARSE,
 			    &w.began); /* the clock of time stamps on files */
 	fd = open_root(&w, root_fd, &ino);
@@ -344,7 +344,7 @@ int tree_walk_with(int root_fd, const struct tree_walk_ops *ops, void *arg,
 int tree_walk(int root_fd, int (*fn)(void *arg, const struct tree_entry *e), void *arg,
 	      struct tree_walk_result *ret)
 {
-	const struct tree_walk_ops ops = {.entry = fn};
+	const struct tree_walk_ops ops = { .entry = fn };
 
 	return tree_walk_with(root_fd, &ops, arg, ret);
 }

@@ -73,11 +73,11 @@ static bool forget(struct map_node *n, void *arg)
 
 int ws_usage(const struct workspace *ws, struct ws_usage *ret)
 {
-	struct counting c = {.usage = ret};
+	struct counting c = { .usage = ret };
 	struct tree_walk_result walk;
 	int rc = map_init(&c.seen, 0);
 
-	*ret = (struct ws_usage){0};
+	*ret = (struct ws_usage){ 0 };
 	if (rc == 0)
 		rc = tree_walk(ws->root_fd, count_entry, &c, &walk);
 	map_each(&c.seen, forget, &c.seen);

@@ -48,7 +48,7 @@ struct rules_node {
 	struct export_rules rules;
 };
 
-/* ---- one workspace in memory --------------------------------------------- */
+/* ---- one workspace in memory -------------------------------------------- */
 
 static uint64_t be64_at(const uint8_t *p)
 {
@@ -179,13 +179,13 @@ int ws_registry_from_row(struct ws_registry *r, const struct ws_row *row, struct
 	return 0;
 }
 
-/* ---- its folder ---------------------------------------------------------- */
+/* ---- its folder --------------------------------------------------------- */
 
 /* files/ shows its mode through every door; the others are the daemon's own. */
 static const struct {
 	const char *name;
 	mode_t mode;
-} folders[] = {{"files", 0755}, {"staging", 0700}, {"logs", 0700}};
+} folders[] = { { "files", 0755 }, { "staging", 0700 }, { "logs", 0700 } };
 
 static int open_folder(int dirfd, const char *path, int flags)
 {
@@ -310,7 +310,7 @@ int ws_registry_remove(struct ws_registry *r, const char *id, struct err *err)
 	return store_ws_remove(r->store, id, err);
 }
 
-/* ---- the registry's maps ------------------------------------------------- */
+/* ---- the registry's maps ------------------------------------------------ */
 
 static struct workspace *find_locked(struct ws_registry *r, uint64_t key)
 {
@@ -421,7 +421,7 @@ static int newer_first(const void *a, const void *b)
 
 int ws_list(struct ws_registry *r, struct workspace ***ret, size_t *ret_n)
 {
-	struct list_filler f = {0};
+	struct list_filler f = { 0 };
 
 	(void)pthread_rwlock_rdlock(&r->lock);
 	f.list = calloc(r->by_key.n_nodes + 1, sizeof(struct workspace *));
@@ -448,7 +448,7 @@ uint64_t ws_list_generation(struct ws_registry *r)
 	return __atomic_load_n(&r->generation, __ATOMIC_ACQUIRE);
 }
 
-/* ---- opening at start ---------------------------------------------------- */
+/* ---- opening at start --------------------------------------------------- */
 
 struct load_item {
 	char id[WS_ID_LEN + 1];
@@ -467,7 +467,7 @@ static int load_row(void *arg, const struct ws_row *row)
 {
 	struct load *l = arg;
 	struct load_item *item;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	if (l->n == l->cap) {
 		size_t cap = l->cap == 0 ? 64 : l->cap * 2;
@@ -479,7 +479,7 @@ static int load_row(void *arg, const struct ws_row *row)
 		l->cap = cap;
 	}
 	item = &l->items[l->n++];
-	*item = (struct load_item){.state = row->state};
+	*item = (struct load_item){ .state = row->state };
 	memcpy(item->id, row->id, sizeof(item->id));
 	if (row->state == WS_ROW_TRASHED && ws_trash_load(l->r, row, &err) < 0)
 		log_error(LOG_WS, "skipped a damaged workspace ws=%.*s why=\"%s\"", SHORT_ID,
@@ -507,7 +507,7 @@ int ws_registry_publish(struct ws_registry *r, struct workspace *ws, struct err 
 
 static void finish_item(struct ws_registry *r, const struct load_item *item)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 	uint8_t uuid[16];
 
 	if (item->state == WS_ROW_LIVE) {
@@ -550,7 +550,7 @@ static void report_orphans(struct ws_registry *r, struct load *l)
 	if (l->n > 1) /* qsort(3) takes no NULL */
 		qsort(l->items, l->n, sizeof(*l->items), by_id);
 	while ((e = readdir(d)) != NULL) {
-		struct load_item key = {0};
+		struct load_item key = { 0 };
 		char text[64];
 
 		if (e->d_name[0] == '.')
@@ -567,7 +567,7 @@ static void report_orphans(struct ws_registry *r, struct load *l)
 
 static int load_all(struct ws_registry *r, struct err *err)
 {
-	struct load l = {.r = r};
+	struct load l = { .r = r };
 	int rc = store_ws_each(r->store, load_row, &l, err);
 
 	if (rc < 0)
@@ -673,7 +673,7 @@ void ws_registry_close(struct ws_registry *r)
 	free(r);
 }
 
-/* ---- create and delete --------------------------------------------------- */
+/* ---- create and delete -------------------------------------------------- */
 
 void ws_new_id(struct ws_registry *r, char id[WS_ID_LEN + 1])
 {
@@ -715,22 +715,34 @@ static int new_row(struct ws_registry *r, const struct ws_create *c, struct ws_r
 	return 0;
 }
 
-static void roll_back(struct ws_registry *r, const char *id)
+static int take_back(struct ws_registry *r, const char *id, struct err *err)
 {
-	struct err err = {0};
-
 	/* It may have got as far as LIVE. */
 	(void)store_ws_set_state(r->store, id, WS_ROW_MAKING, NULL);
-	if (ws_registry_remove(r, id, &err) < 0)
+	return ws_registry_remove(r, id, err);
+}
+
+static void roll_back(struct ws_registry *r, const char *id)
+{
+	struct err err = { 0 };
+
+	if (take_back(r, id, &err) < 0)
 		log_error(LOG_WS,
 			  "a failed creation is removed at the next start ws=%.*s why=\"%s\"",
 			  SHORT_ID, id, err.msg);
 }
 
-/* Everything between the row MAKING and an answer.  The registry comes last: what can be found is
- * complete. */
+/* The registry comes last: what can be found is complete. */
+static int show_workspace(struct ws_registry *r, struct workspace *ws, struct err *err)
+{
+	int rc = store_ws_set_state(r->store, ws->id, WS_ROW_LIVE, err);
+
+	return rc < 0 ? rc : registry_add(r, ws, err);
+}
+
+/* Everything between the row MAKING and an answer. */
 static int make_workspace(struct ws_registry *r, const struct ws_row *row, struct workspace *ws,
-			  struct err *err)
+			  bool is_unfinished, struct err *err)
 {
 	int rc = make_folders(r, row->id);
 
@@ -739,9 +751,8 @@ static int make_workspace(struct ws_registry *r, const struct ws_row *row, struc
 	rc = open_root(r, ws, err);
 	if (rc < 0)
 		return rc;
-	rc = store_ws_set_state(r->store, row->id, WS_ROW_LIVE, err);
-	if (rc == 0)
-		rc = registry_add(r, ws, err);
+	if (!is_unfinished)
+		rc = show_workspace(r, ws, err);
 	if (rc < 0 && r->o.on_gone != NULL)
 		r->o.on_gone(r->o.arg, ws);
 	return rc;
@@ -757,7 +768,8 @@ int ws_registry_has_room(struct ws_registry *r, struct err *err)
 	if (r->o.max_workspaces == 0 || n < r->o.max_workspaces)
 		return 0;
 	return err_set(err, -EDQUOT,
-		       "there are %zu workspaces, as many as the limit of open files allows: delete one, or "
+		       "there are %zu workspaces, as many as the limit of open files allows: "
+		       "delete one, or "
 		       "raise the limit",
 		       n);
 }
@@ -766,7 +778,7 @@ int ws_create(struct ws_registry *r, const struct ws_create *c, struct workspace
 	      struct err *err)
 {
 	struct workspace *ws = NULL;
-	struct ws_row row = {0};
+	struct ws_row row = { 0 };
 	int rc = ws_registry_has_room(r, err);
 
 	if (rc == 0)
@@ -778,18 +790,36 @@ int ws_create(struct ws_registry *r, const struct ws_create *c, struct workspace
 		goto out;
 	rc = ws_registry_from_row(r, &row, &ws, err);
 	if (rc == 0)
-		rc = make_workspace(r, &row, ws, err);
+		rc = make_workspace(r, &row, ws, c->is_unfinished, err);
 	if (rc < 0) {
 		roll_back(r, row.id);
 		goto out;
 	}
-	log_info(LOG_WS, "created ws=%.*s", SHORT_ID, ws->id);
+	if (!c->is_unfinished)
+		log_info(LOG_WS, "created ws=%.*s", SHORT_ID, ws->id);
 	*ret = ws;
 	ws = NULL;
 out:
 	workspace_unref(ws);
 	ws_row_fini(&row);
 	return rc < 0 ? err_wrap(err, rc, "create workspace") : 0;
+}
+
+int ws_finish(struct ws_registry *r, struct workspace *ws, struct err *err)
+{
+	int rc = show_workspace(r, ws, err);
+
+	if (rc < 0)
+		return err_wrap(err, rc, "create workspace");
+	log_info(LOG_WS, "created ws=%.*s", SHORT_ID, ws->id);
+	return 0;
+}
+
+int ws_abandon(struct ws_registry *r, struct workspace *ws, struct err *err)
+{
+	if (r->o.on_gone != NULL)
+		r->o.on_gone(r->o.arg, ws);
+	return take_back(r, ws->id, err);
 }
 
 bool ws_registry_retire(struct ws_registry *r, struct workspace *ws)
@@ -843,7 +873,7 @@ int ws_delete(struct ws_registry *r, const char *id, struct err *err)
 	return rc;
 }
 
-/* ---- export rules -------------------------------------------------------- */
+/* ---- export rules ------------------------------------------------------- */
 
 static int store_rules(struct ws_registry *r, const struct workspace *ws,
 		       const struct export_rules *rules, uint64_t now_ns, struct err *err)

@@ -85,7 +85,8 @@ struct ws_registry_options {
 	uid_t owner_uid;      /* WORKSPACE_OWNER, for new workspaces */
 	gid_t owner_gid;
 	struct export_rules default_exports;
-	size_t max_workspaces; /* 0: no limit.  Each keeps descriptors; those there already are served */
+	size_t max_workspaces; /* 0: no limit.  Each keeps descriptors; those there already are
+				  served */
 	/* Called before anybody can find the workspace, at create and at start, so that the broker
 	 * knows the folder; and after nobody can find it any more.  May be NULL.  Pool or main
 	 * thread. */
@@ -114,6 +115,7 @@ struct ws_create {
 	const char *adopt;              /* borrowed; NULL, or a directory to be the files */
 	const struct ws_pair *metadata; /* borrowed */
 	size_t n_metadata;
+	bool is_unfinished; /* nobody finds it, and the next start removes it, until ws_finish() */
 };
 
 /**
@@ -124,6 +126,12 @@ struct ws_create {
  */
 int ws_create(struct ws_registry *r, const struct ws_create *c, struct workspace **ret,
 	      struct err *err);
+/* ws_finish() - an unfinished workspace is served from now on.  Pool thread.  After an error it is
+ * to be abandoned.  Return: 0, -ENOMEM, -ENOSPC, -EIO. */
+int ws_finish(struct ws_registry *r, struct workspace *ws, struct err *err);
+/* ws_abandon() - an unfinished workspace is removed, row and files.  Pool thread; the caller keeps
+ * its reference.  Return: 0, -EIO (the next start finishes it). */
+int ws_abandon(struct ws_registry *r, struct workspace *ws, struct err *err);
 
 /* ws_new_id() - an id that no workspace has */
 void ws_new_id(struct ws_registry *r, char id[WS_ID_LEN + 1]);

@@ -11,17 +11,17 @@
 
 #include "proto/jsonx.h"
 
-/* ---- UTF-8 --------------------------------------------------------------- */
+/* ---- UTF-8 -------------------------------------------------------------- */
 
 /* By the number of leading one bits of the first byte; smaller code points would be overlong. */
 static const struct utf8_form {
 	uint8_t lead_mask, lead_bits;
 	uint32_t min;
 } utf8_forms[] = {
-	{0x80, 0x00, 0x0},
-	{0xe0, 0xc0, 0x80},
-	{0xf0, 0xe0, 0x800},
-	{0xf8, 0xf0, 0x10000},
+	{ 0x80, 0x00, 0x0 },
+	{ 0xe0, 0xc0, 0x80 },
+	{ 0xf0, 0xe0, 0x800 },
+	{ 0xf8, 0xf0, 0x10000 },
 };
 
 /* One code point from NUL-terminated text.  Return: bytes used, 0 when it is not UTF-8. */
@@ -70,7 +70,7 @@ static bool text_is_ok(const char *s, enum text_rule rule)
 	return true;
 }
 
-/* ---- what is acceptable -------------------------------------------------- */
+/* ---- what is acceptable ------------------------------------------------- */
 
 int ws_name_check(const char *name, struct err *err)
 {
@@ -115,7 +115,7 @@ int ws_meta_check(const struct ws_pair *pairs, size_t n, struct err *err)
 	return 0;
 }
 
-/* ---- memory and JSON ----------------------------------------------------- */
+/* ---- memory and JSON ---------------------------------------------------- */
 
 void ws_meta_free(struct ws_pair *pairs, size_t n)
 {

@@ -30,7 +30,7 @@ struct trash_node {
 	uint64_t trashed_ns;
 };
 
-/* ---- the list ------------------------------------------------------------ */
+/* ---- the list ----------------------------------------------------------- */
 
 /* Oldest first; nearly always the last. */
 static void link_node(struct ws_registry *r, struct trash_node *n)
@@ -102,7 +102,7 @@ int ws_trash_list(struct ws_registry *r,
 	return rc;
 }
 
-/* ---- folders ------------------------------------------------------------- */
+/* ---- folders ------------------------------------------------------------ */
 
 int ws_trash_open(struct ws_registry *r, struct err *err)
 {
@@ -150,7 +150,7 @@ void ws_trash_settle(struct ws_registry *r, const char *id)
 			  SHORT_ID, id, strerror(errno));
 }
 
-/* ---- in ------------------------------------------------------------------ */
+/* ---- in ----------------------------------------------------------------- */
 
 /* What is kept of it in memory, read again from its row. */
 static int remember(struct ws_registry *r, const char *id, struct err *err)
@@ -195,7 +195,7 @@ int ws_trash(struct ws_registry *r, const char *id, struct err *err)
 	return rc;
 }
 
-/* ---- out ----------------------------------------------------------------- */
+/* ---- out ---------------------------------------------------------------- */
 
 static int untrash_node(struct ws_registry *r, const struct trash_node *n, struct workspace **ret,
 			struct err *err)
@@ -246,7 +246,7 @@ int ws_untrash(struct ws_registry *r, const char *id, struct workspace **ret, st
 	return 0;
 }
 
-/* ---- for good ------------------------------------------------------------ */
+/* ---- for good ----------------------------------------------------------- */
 
 /* Takes @n. */
 static int purge_node(struct ws_registry *r, struct trash_node *n, struct err *err)
@@ -302,7 +302,7 @@ bool ws_trash_is_due(struct ws_registry *r, uint64_t until_ns)
 void ws_trash_purge(struct ws_registry *r, uint64_t until_ns)
 {
 	struct trash_node *n = take_older(r, until_ns);
-	struct err err = {0};
+	struct err err = { 0 };
 
 	if (n != NULL && purge_node(r, n, &err) < 0)
 		log_error(LOG_WS, "cannot empty the trash why=\"%s\"", err.msg);

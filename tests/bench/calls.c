@@ -58,7 +58,8 @@ static size_t put_opaque(uint8_t *p, const void *bytes, size_t n)
 }
 
 /* Arguments of @what; 0: no such call. */
-static size_t put_args(uint8_t *p, const char *what, struct ws_fixture *f, struct fh_codec *fh, uint32_t *ret_proc)
+static size_t put_args(uint8_t *p, const char *what, struct ws_fixture *f, struct fh_codec *fh,
+		       uint32_t *ret_proc)
 {
 	uint8_t file[NFS3_FHSIZE], root[NFS3_FHSIZE];
 	struct inode *ino = fixture_lookup(f, "file");
@@ -127,7 +128,8 @@ int main(int argc, char **argv)
 		list_init(&waiters);
 		job->call.peer = &peer;
 		job->begin_ns = clock_mono_ns();
-		assert_int_equal(nfs_dispatch_begin(&d->dispatch, job, record, len, room, sizeof(room), &waiters),
+		assert_int_equal(nfs_dispatch_begin(&d->dispatch, job, record, len, room,
+						    sizeof(room), &waiters),
 				 NFS_STEP_REPLY);
 		assert_false(job->is_failed);
 		nfs_job_reset(&d->dispatch, job);

@@ -69,7 +69,7 @@ static size_t draw_place(void)
 
 static size_t draw_length(size_t at)
 {
-	static const size_t limits[] = {16, PAGE, 3 * PAGE, 200000, 1500000};
+	static const size_t limits[] = { 16, PAGE, 3 * PAGE, 200000, 1500000 };
 	size_t n = 1 + draw(limits[draw(5)]);
 
 	return n < max_size - at ? n : max_size - at;
@@ -287,9 +287,9 @@ static const struct {
 	void (*run)(void);
 	unsigned weight;
 } ops[] = {
-	{op_write, 30},   {op_read, 25},          {op_map_read, 8}, {op_map_write, 8},
-	{op_truncate, 8}, {op_append, 6},         {op_stat, 5},     {op_sync, 2},
-	{op_reopen, 5},   {op_open_truncated, 1}, {op_rename, 1},   {op_unlink_open, 1},
+	{ op_write, 30 },   { op_read, 25 },          { op_map_read, 8 }, { op_map_write, 8 },
+	{ op_truncate, 8 }, { op_append, 6 },         { op_stat, 5 },     { op_sync, 2 },
+	{ op_reopen, 5 },   { op_open_truncated, 1 }, { op_rename, 1 },   { op_unlink_open, 1 },
 };
 
 static void run_one(void)

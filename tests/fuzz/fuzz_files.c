@@ -33,7 +33,7 @@ static void path(const char *text, size_t n)
 
 static void range(const char *text)
 {
-	static const uint64_t sizes[] = {0, 1, 1000, UINT64_MAX};
+	static const uint64_t sizes[] = { 0, 1, 1000, UINT64_MAX };
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		uint64_t off = 0, len = 0;

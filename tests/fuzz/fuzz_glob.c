@@ -12,7 +12,7 @@
 
 static void must_match_itself(const char *path, size_t n)
 {
-	struct buf pattern = {0};
+	struct buf pattern = { 0 };
 	struct glob *g;
 
 	if (n == 0 || n >= GLOB_PATTERN_MAX / 2 || path[0] == '/' || path[n - 1] == '/')
@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const char *p = (const char *)data, *lf = memchr(p, '\n', size), *path;
 	size_t n = lf != NULL ? (size_t)(lf - p) : size, path_len;
 	struct glob *g;
-	struct err err = {0};
+	struct err err = { 0 };
 	int rc;
 
 	path = lf != NULL ? lf + 1 : p + size;

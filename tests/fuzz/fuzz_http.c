@@ -50,20 +50,20 @@ static void stream(struct http_request *req)
 }
 
 static const struct http_route rows[] = {
-	{HTTP_M_GET, "/api/v1/health", look, R_NO_AUTH},
-	{HTTP_M_POST, "/api/v1/workspaces", look, R_CHANGES},
-	{HTTP_M_GET, "/api/v1/workspaces/{id}", look, 0},
-	{HTTP_M_DELETE, "/api/v1/workspaces/{id}", look, R_CHANGES | R_POOL},
-	{HTTP_M_PUT, "/s/{a}/{b}", stream, R_CHANGES | R_STREAM},
+	{ HTTP_M_GET, "/api/v1/health", look, R_NO_AUTH },
+	{ HTTP_M_POST, "/api/v1/workspaces", look, R_CHANGES },
+	{ HTTP_M_GET, "/api/v1/workspaces/{id}", look, 0 },
+	{ HTTP_M_DELETE, "/api/v1/workspaces/{id}", look, R_CHANGES | R_POOL },
+	{ HTTP_M_PUT, "/s/{a}/{b}", stream, R_CHANGES | R_STREAM },
 };
-static const struct http_routes routes = {rows, ARRAY_LEN(rows)};
+static const struct http_routes routes = { rows, ARRAY_LEN(rows) };
 
-static const char *const origins[] = {"https://console.example"};
+static const char *const origins[] = { "https://console.example" };
 static const struct http_server_options options = {
 	.host = "127.0.0.1",
 	.allowed_origins = origins,
 	.n_allowed_origins = 1,
-	.limits = {.max_json_body = 4096, .max_unsent = 1u << 20},
+	.limits = { .max_json_body = 4096, .max_unsent = 1u << 20 },
 };
 
 /* Status of every final answer: what must not depend on how the bytes were cut ("100 Continue"
@@ -92,7 +92,7 @@ static void run(struct http_memory *m, const char *p, size_t n, size_t n_pieces,
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct buf whole = {0}, cut = {0};
+	struct buf whole = { 0 }, cut = { 0 };
 	struct http_memory m;
 
 	if (size == 0)

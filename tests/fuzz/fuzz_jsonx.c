@@ -29,7 +29,7 @@ static void check_sentence(const struct err *e)
 /* No getter may fail on a key without saying why, and none may crash. */
 static void run_getters(json_t *o)
 {
-	struct err e = {0};
+	struct err e = { 0 };
 	const char *s;
 	json_t *v;
 	int64_t i;
@@ -44,7 +44,7 @@ static void run_getters(json_t *o)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	auto_json json_t *j = NULL;
-	struct err e = {0};
+	struct err e = { 0 };
 	int rc = jsonx_parse_object((const char *)data, size, &j, &e);
 
 	MUST(rc == 0 || rc == -EINVAL);

@@ -71,7 +71,7 @@ static size_t fill(struct rpc_record *r, const uint8_t *p, size_t n, struct outc
 static void read_cut(const uint8_t *cuts, size_t n_cuts, const uint8_t *p, size_t n,
 		     struct outcome *o)
 {
-	struct rpc_record r = {0};
+	struct rpc_record r = { 0 };
 	bool good = true;
 
 	for (size_t i = 0; i < n_cuts && good; i++) {
@@ -89,8 +89,8 @@ static void read_cut(const uint8_t *cuts, size_t n_cuts, const uint8_t *p, size_
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct rpc_record whole = {0};
-	struct outcome a = {0}, b = {0};
+	struct rpc_record whole = { 0 };
+	struct outcome a = { 0 }, b = { 0 };
 	size_t n_cuts;
 
 	if (size < 1 || data[0] > size - 1)

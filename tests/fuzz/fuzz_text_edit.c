@@ -27,20 +27,20 @@ static void check_one(const char *text, size_t n, const struct text_edit *e, con
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct buf out = {.max = 1u << 20}, diff = {.max = 1u << 20};
+	struct buf out = { .max = 1u << 20 }, diff = { .max = 1u << 20 };
 	struct text_edit e;
-	struct err err = {0};
+	struct err err = { 0 };
 	const char *text;
 	size_t n, n_replaced = 0;
 	int rc;
 
 	if (size < 3 || size - 3 < (size_t)data[0] + data[1])
 		return 0;
-	e = (struct text_edit){.old_text = (const char *)data + 3,
-			       .old_len = data[0],
-			       .new_text = (const char *)data + 3 + data[0],
-			       .new_len = data[1],
-			       .replace_all = (data[2] & 1) != 0};
+	e = (struct text_edit){ .old_text = (const char *)data + 3,
+				.old_len = data[0],
+				.new_text = (const char *)data + 3 + data[0],
+				.new_len = data[1],
+				.replace_all = (data[2] & 1) != 0 };
 	text = e.new_text + e.new_len;
 	n = size - 3 - e.old_len - e.new_len;
 	MUST(buf_reserve(&out, 1) == 0);

@@ -35,8 +35,8 @@ static void apply(const struct text_patch *patch, const char *text, size_t n, bo
 static void run_patch(const char *text, size_t n, const char *p, size_t len)
 {
 	struct text_patch patch;
-	struct buf out = {0};
-	struct err err = {0};
+	struct buf out = { 0 };
+	struct err err = { 0 };
 	int rc = text_patch_parse(p, len, &patch, &err);
 
 	MUST(rc == 0 || rc == -EINVAL || rc == -EMSGSIZE);
@@ -50,9 +50,9 @@ static void run_patch(const char *text, size_t n, const char *p, size_t len)
 
 static void run_round_trip(const char *a, size_t a_len, const char *b, size_t b_len)
 {
-	struct buf diff = {0}, out = {0};
+	struct buf diff = { 0 }, out = { 0 };
 	struct text_patch patch;
-	struct err err = {0};
+	struct err err = { 0 };
 	int rc = text_diff(a, a_len, b, b_len, "f", &diff);
 
 	MUST(rc == 0);

@@ -20,7 +20,7 @@ static int run_file(int dirfd, const char *name)
 {
 	auto_free char *text = NULL;
 	auto_free uint8_t *exact = NULL;
-	struct err err = {0};
+	struct err err = { 0 };
 	size_t n;
 
 	if (io_read_file(dirfd, name, INPUT_MAX, &text, &n, &err) < 0) {

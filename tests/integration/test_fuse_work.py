@@ -120,7 +120,8 @@ for i in range(20):
     os.rename("g", "f")
     assert open("f").read() == f"new{i}" and held.read() == f"old{i}"
     held.close()
-assert os.listdir(".") == ["f"]
+names = os.listdir(".")
+assert names == ["f"], names
 """)
     poll("the hidden names' end", lambda: os.listdir(m.daemon.host_dir(m.ws)) == ["f"])
 

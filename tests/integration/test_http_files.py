@@ -198,7 +198,11 @@ def test_what_cannot_be_done_has_the_contracts_code(f):
     status, _, text = f.ask("POST", f.url("/move"), {"source": "none", "destination": "b"})
     assert json.loads(text)["message"] == "File not found: none"
     assert f.code("PUT", f.url(path="t"), b"x", {"Content-Type": "text/plain"}) == (415, 1001)
+    message = json.loads(f.ask("PUT", f.url(path="t"), b"bytes")[2])["message"]  # as curl -T sends them
+    assert "application/octet-stream" in message
     assert f.names() == ["dir", "file"], "a refusal left something behind"
+    form = {"Content-Type": "application/x-www-form-urlencoded"}  # what curl -d says
+    assert f.ask("PUT", f.url(path="t"), b'{"content":"x"}', form)[0] == 200
 
 
 @pytest.mark.parametrize("path, same", [

@@ -300,14 +300,17 @@ def test_a_bad_backup_leaves_no_workspace(d):
 
 
 def test_a_client_that_vanishes_leaves_no_workspace(d):
-    before = ids(d)
+    def folders():
+        return set(os.listdir(d.data / "workspaces"))
+
+    before, served = folders(), ids(d)
     data = backup(b'{"workspaced_backup":1}', ("files/a", b"a"), ("files/b", b"b" * 300_000))
     head = f"POST {API}/restore HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(data)}\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", d.http_port), DEADLINE) as s:
         s.sendall(head + data[:200_000])
-        poll("the new workspace", lambda: len(ids(d)) == len(before) + 1)
-    poll("it to be gone", lambda: ids(d) == before)
-    assert d.alive()
+        poll("the new workspace", lambda: len(folders()) == len(before) + 1)
+    poll("it to be gone", lambda: folders() == before)
+    assert ids(d) == served and d.alive()
 
 
 # ---- adopting ----

@@ -29,7 +29,7 @@ static size_t full_size; /* bytes of the host's state; 0 until asked */
 /* The state's size: what a read into a buffer that is surely large enough says. */
 static size_t ask_full_size(long pid)
 {
-	struct iovec iov = {wide, sizeof(wide)};
+	struct iovec iov = { wide, sizeof(wide) };
 
 	if (syscall(SYS_ptrace, PTRACE_GETREGSET, pid, NT_X86_XSTATE, &iov) < 0)
 		return 0;

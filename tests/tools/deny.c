@@ -18,7 +18,9 @@
 static const struct {
 	const char *name;
 	int code;
-} errors[] = {{"ENOSYS", ENOSYS}, {"EPERM", EPERM}, {"EOPNOTSUPP", EOPNOTSUPP}, {"EINVAL", EINVAL}};
+} errors[] = {
+	{ "ENOSYS", ENOSYS }, { "EPERM", EPERM }, { "EOPNOTSUPP", EOPNOTSUPP }, { "EINVAL", EINVAL }
+};
 
 static int error_code(const char *name)
 {

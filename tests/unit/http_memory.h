@@ -76,7 +76,9 @@ static inline bool http_memory_pool(struct http_core *core, struct http_request 
 /* A new connection on the same core, as the next client's. */
 static inline void http_memory_connect(struct http_memory *m)
 {
-	const struct http_peer peer = {.text = "127.0.0.1:1", .is_loopback = true, .uid_ok = true};
+	const struct http_peer peer = { .text = "127.0.0.1:1",
+					.is_loopback = true,
+					.uid_ok = true };
 
 	buf_reset(&m->sent);
 	m->room = SIZE_MAX;
@@ -90,7 +92,7 @@ static inline int http_memory_init(struct http_memory *m, const struct http_serv
 {
 	int rc;
 
-	*m = (struct http_memory){.options = *o};
+	*m = (struct http_memory){ .options = *o };
 	rc = http_core_init(&m->core, &m->options, routes, NULL);
 	if (rc == 0)
 		http_memory_connect(m);

@@ -53,7 +53,7 @@ static struct {
 	bool is_open;
 	unsigned n_waiting;
 	unsigned n_runs; /* of ONCE and GATED_ONCE */
-} fake = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, true, 0, 0};
+} fake = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, true, 0, 0 };
 
 static inline void fake_gate(bool open)
 {
@@ -242,7 +242,7 @@ static const struct nfs_proc fake_mount[6] = {
 };
 /* clang-format on */
 
-static const struct nfs_programs fake_programs = {fake_nfs, fake_mount};
+static const struct nfs_programs fake_programs = { fake_nfs, fake_mount };
 
 /* Writes a call with record mark: the number, then @len bytes at @data (a multiple of four). */
 static inline size_t fake_call_of(uint8_t *dst, size_t room, uint32_t prog, uint32_t vers,
@@ -254,7 +254,7 @@ static inline size_t fake_call_of(uint8_t *dst, size_t room, uint32_t prog, uint
 		.prog = prog,
 		.vers = vers,
 		.proc = proc,
-		.cred = {.flavor = RPC_AUTH_SYS, .uid = 1000, .gid = 1000},
+		.cred = { .flavor = RPC_AUTH_SYS, .uid = 1000, .gid = 1000 },
 	};
 	size_t n = rpc_write_call(dst + 4, room - 4, &h, "test");
 	uint32_t be = htonl(v);

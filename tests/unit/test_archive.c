@@ -16,19 +16,19 @@ static void test_names_become_relative_paths(void **state)
 		const char *name, *want;
 		enum arc_reason why;
 	} cases[] = {
-		{"a", "a"},
-		{"./a//b/./c/", "a/b/c"},
-		{".", ""},
-		{"./", ""},
-		{"", ""},
-		{"...", "..."},
-		{"a/..b", "a/..b"},
-		{"\xff\n \"", "\xff\n \""},
-		{"/a", NULL, ARC_R_ABSOLUTE},
-		{"//", NULL, ARC_R_ABSOLUTE},
-		{"..", NULL, ARC_R_DOTDOT},
-		{"a/../b", NULL, ARC_R_DOTDOT},
-		{"a/..", NULL, ARC_R_DOTDOT},
+		{ "a", "a" },
+		{ "./a//b/./c/", "a/b/c" },
+		{ ".", "" },
+		{ "./", "" },
+		{ "", "" },
+		{ "...", "..." },
+		{ "a/..b", "a/..b" },
+		{ "\xff\n \"", "\xff\n \"" },
+		{ "/a", NULL, ARC_R_ABSOLUTE },
+		{ "//", NULL, ARC_R_ABSOLUTE },
+		{ "..", NULL, ARC_R_DOTDOT },
+		{ "a/../b", NULL, ARC_R_DOTDOT },
+		{ "a/..", NULL, ARC_R_DOTDOT },
 	};
 
 	(void)state;
@@ -72,19 +72,19 @@ static void test_links_that_lead_out(void **state)
 		const char *dir, *target;
 		bool is_out;
 	} cases[] = {
-		{"", "a", false},
-		{"", "..", true},
-		{"", "/etc", true},
-		{"a", "..", false},
-		{"a", "../..", true},
-		{"a/b", "../../c", false},
-		{"a/b", "../../../c", true},
-		{"", "a/../b", false},
-		{"", "a/../../b", true},
-		{"/a/", "../x", false},
-		{"", "./././", false},
-		{"a", "..//..", true},
-		{"", "...", false},
+		{ "", "a", false },
+		{ "", "..", true },
+		{ "", "/etc", true },
+		{ "a", "..", false },
+		{ "a", "../..", true },
+		{ "a/b", "../../c", false },
+		{ "a/b", "../../../c", true },
+		{ "", "a/../b", false },
+		{ "", "a/../../b", true },
+		{ "/a/", "../x", false },
+		{ "", "./././", false },
+		{ "a", "..//..", true },
+		{ "", "...", false },
 	};
 
 	(void)state;
@@ -95,7 +95,7 @@ static void test_links_that_lead_out(void **state)
 
 static void test_notes_of_a_worker_are_checked(void **state)
 {
-	struct arc_note good = {.kind = ARC_NOTE_END, .rc = -EIO, .len = 3, .text = "abc"}, bad;
+	struct arc_note good = { .kind = ARC_NOTE_END, .rc = -EIO, .len = 3, .text = "abc" }, bad;
 
 	(void)state;
 	assert_true(arc_note_check(&good, ARC_NOTE_HEAD + 3));
@@ -121,7 +121,7 @@ static void test_notes_of_a_worker_are_checked(void **state)
 /* A reader of tar archives agrees with what was written. */
 static void test_a_tar_head_is_read_back(void **state)
 {
-	uint8_t tar[4 * ARC_TAR_BLOCK] = {0};
+	uint8_t tar[4 * ARC_TAR_BLOCK] = { 0 };
 	struct archive *a = archive_read_new();
 	struct archive_entry *e;
 

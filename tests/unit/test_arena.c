@@ -11,7 +11,7 @@
 
 static void test_pieces_are_aligned_and_apart(void **state)
 {
-	struct arena a = {0};
+	struct arena a = { 0 };
 	unsigned char *piece[N_PIECES];
 
 	(void)state;
@@ -30,7 +30,7 @@ static void test_pieces_are_aligned_and_apart(void **state)
 
 static void test_empty_pieces_have_addresses_of_their_own(void **state)
 {
-	struct arena a = {0};
+	struct arena a = { 0 };
 	void *p = arena_alloc(&a, 0), *q = arena_alloc(&a, 0);
 
 	(void)state;
@@ -43,7 +43,7 @@ static void test_empty_pieces_have_addresses_of_their_own(void **state)
 static void test_zalloc_clears_memory_that_was_used_before(void **state)
 {
 	static const unsigned char zeros[100];
-	struct arena a = {0};
+	struct arena a = { 0 };
 	void *p = arena_alloc(&a, 100), *q;
 
 	(void)state;
@@ -57,11 +57,11 @@ static void test_zalloc_clears_memory_that_was_used_before(void **state)
 
 static void test_maximum_holds_however_it_is_asked(void **state)
 {
-	static const size_t sizes[] = {1, 16, 100, 4000, 5000, 60000};
+	static const size_t sizes[] = { 1, 16, 100, 4000, 5000, 60000 };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		struct arena a = {.max = 100000};
+		struct arena a = { .max = 100000 };
 		size_t got = 0;
 
 		while (arena_alloc(&a, sizes[i]) != NULL)
@@ -74,10 +74,10 @@ static void test_maximum_holds_however_it_is_asked(void **state)
 
 static void test_sizes_that_would_wrap_are_refused(void **state)
 {
-	struct arena a = {.max = SIZE_MAX};
+	struct arena a = { .max = SIZE_MAX };
 
 	(void)state;
-	assert_null(arena_alloc(&(struct arena){0}, SIZE_MAX));
+	assert_null(arena_alloc(&(struct arena){ 0 }, SIZE_MAX));
 	assert_null(arena_strndup(&a, "x", SIZE_MAX));
 	assert_null(arena_alloc(&a, SIZE_MAX - 4));
 	assert_null(arena_alloc(&a, SIZE_MAX - 64));
@@ -86,7 +86,7 @@ static void test_sizes_that_would_wrap_are_refused(void **state)
 
 static void test_strings_are_copied_and_ended(void **state)
 {
-	struct arena a = {0};
+	struct arena a = { 0 };
 
 	(void)state;
 	assert_string_equal(arena_strdup(&a, "hello"), "hello");
@@ -98,7 +98,7 @@ static void test_strings_are_copied_and_ended(void **state)
 
 static void test_reset_keeps_one_small_chunk(void **state)
 {
-	struct arena a = {0};
+	struct arena a = { 0 };
 	void *first = arena_alloc(&a, 10);
 
 	(void)state;
@@ -112,7 +112,7 @@ static void test_reset_keeps_one_small_chunk(void **state)
 
 static void test_reset_gives_a_large_first_chunk_back(void **state)
 {
-	struct arena a = {0};
+	struct arena a = { 0 };
 
 	(void)state;
 	assert_non_null(arena_alloc(&a, 1 << 20));

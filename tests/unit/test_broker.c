@@ -60,17 +60,17 @@ static bool is_root(void)
 
 static int make_tree(void **state)
 {
-	static const char *const dirs[] = {"",
-					   "/workspaces",
-					   "/workspaces/" ID,
-					   "/workspaces/" ID "/files",
-					   "/workspaces/" ID "/files/d",
-					   "/workspaces/" ID "/files/d/e",
-					   "/workspaces/" ID "/staging",
-					   "/workspaces/" OTHER_ID,
-					   "/workspaces/" OTHER_ID "/files"};
-	static const char *const files[] = {"/workspaces/" ID "/files/f",
-					    "/workspaces/" OTHER_ID "/files/f"};
+	static const char *const dirs[] = { "",
+					    "/workspaces",
+					    "/workspaces/" ID,
+					    "/workspaces/" ID "/files",
+					    "/workspaces/" ID "/files/d",
+					    "/workspaces/" ID "/files/d/e",
+					    "/workspaces/" ID "/staging",
+					    "/workspaces/" OTHER_ID,
+					    "/workspaces/" OTHER_ID "/files" };
+	static const char *const files[] = { "/workspaces/" ID "/files/f",
+					     "/workspaces/" OTHER_ID "/files/f" };
 	char path[256];
 
 	strcpy(closed, "/tmp/broker-XXXXXX");
@@ -120,8 +120,8 @@ static int files_fd; /* the workspace's files, as the main process has them */
 /* What main() does: start, filter, register. */
 static int start(void)
 {
-	struct broker_options o = {.data_dir = data, .service_user = is_root() ? "54321" : NULL};
-	struct err err = {0};
+	struct broker_options o = { .data_dir = data, .service_user = is_root() ? "54321" : NULL };
+	struct err err = { 0 };
 	int at, rc = broker_start(&o, &broker, &caps, &err);
 
 	if (rc < 0)
@@ -139,8 +139,7 @@ static int start(void)
 	return close(at);
 }
 
-/* ---- privilege
- * ------------------------------------------------------------------------------------------- */
+/* ---- privilege ---------------------------------------------------------- */
 
 /* The number behind "Name:" in /proc/PID/status, read in @base. */
 static uint64_t status_of(pid_t pid, const char *name, int base)
@@ -234,8 +233,8 @@ static void test_broker_has_two_capabilities(void **state)
 /* Its descriptors and memory are shut to a process of the same uid. */
 static int check_broker_is_hidden(void)
 {
-	struct broker_options o = {.data_dir = data, .service_user = is_root() ? "54321" : NULL};
-	struct err err = {0};
+	struct broker_options o = { .data_dir = data, .service_user = is_root() ? "54321" : NULL };
+	struct err err = { 0 };
 	char path[64];
 	pid_t pid;
 
@@ -300,8 +299,7 @@ static void test_broker_closed_the_rest(void **state)
 	run_child(check_broker_closed_the_rest);
 }
 
-/* ---- the data directory
- * ------------------------------------------------------------------------------------- */
+/* ---- the data directory ------------------------------------------------- */
 
 static int check_handover(void)
 {
@@ -421,18 +419,18 @@ static int check_bad_starts(void)
 		const char *user;
 		int rc;
 	} users[] = {
-		{"no-such-user-here", -ENOENT},
-		{"0", -EINVAL},
-		{"root", -EINVAL},
-		{"12x", -EINVAL},
-		{"1000:0", -EINVAL},
-		{"1000:x", -EINVAL},
-		{"4294967295", -EINVAL},
-		{"1:2:3", -EINVAL},
+		{ "no-such-user-here", -ENOENT },
+		{ "0", -EINVAL },
+		{ "root", -EINVAL },
+		{ "12x", -EINVAL },
+		{ "1000:0", -EINVAL },
+		{ "1000:x", -EINVAL },
+		{ "4294967295", -EINVAL },
+		{ "1:2:3", -EINVAL },
 	};
-	struct broker_options o = {.data_dir = "/nothing/here"};
+	struct broker_options o = { .data_dir = "/nothing/here" };
 	struct service_user user;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	for (size_t i = 0; i < ARRAY_LEN(users); i++) {
 		err.msg[0] = '\0';
@@ -454,8 +452,8 @@ static void test_bad_settings_are_refused_with_a_sentence(void **state)
 
 static int check_foreign_directory(void)
 {
-	struct broker_options o = {.data_dir = "/"};
-	struct err err = {0};
+	struct broker_options o = { .data_dir = "/" };
+	struct err err = { 0 };
 
 	if (is_root())
 		MUST(setresuid(SERVICE_UID, SERVICE_UID, SERVICE_UID) == 0);
@@ -469,19 +467,18 @@ static void test_an_ordinary_user_needs_an_own_directory(void **state)
 	run_child(check_foreign_directory);
 }
 
-/* ---- registering
- * -------------------------------------------------------------------------------------------- */
+/* ---- registering -------------------------------------------------------- */
 
 static int check_registering(void)
 {
-	static const char *const bad[] = {"",
-					  "..",
-					  "01234567-89ab-4cde-8f01-23456789abc",
-					  "01234567-89ab-4cde-8f01-23456789abcde",
-					  "01234567-89AB-4cde-8f01-23456789abcd",
-					  "0123456789ab-4cde-8f01-23456789abcd-",
-					  "../../../../../../../etc/something/x",
-					  "g1234567-89ab-4cde-8f01-23456789abcd"};
+	static const char *const bad[] = { "",
+					   "..",
+					   "01234567-89ab-4cde-8f01-23456789abc",
+					   "01234567-89ab-4cde-8f01-23456789abcde",
+					   "01234567-89AB-4cde-8f01-23456789abcd",
+					   "0123456789ab-4cde-8f01-23456789abcd-",
+					   "../../../../../../../etc/something/x",
+					   "g1234567-89ab-4cde-8f01-23456789abcd" };
 	static const char linked[] = "22222222-89ab-4cde-8f01-23456789abcd";
 	char path[64];
 	struct err err;
@@ -508,9 +505,7 @@ static void test_only_workspaces_are_registered(void **state)
 	run_child(check_registering);
 }
 
-/* ---- handles
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- handles ------------------------------------------------------------ */
 
 struct handle {
 	struct file_handle head;
@@ -541,9 +536,9 @@ static bool is_name(int fd, const char *name)
 
 static int check_handles(void)
 {
-	static const char *const inside[] = {".", "d", "d/e", "f"};
-	static const char *const outside[] = {"..", "../staging", "../..",
-					      "../../" OTHER_ID "/files", "../../.."};
+	static const char *const inside[] = { ".", "d", "d/e", "f" };
+	static const char *const outside[] = { "..", "../staging", "../..",
+					       "../../" OTHER_ID "/files", "../../.." };
 	struct handle h;
 	int fd;
 
@@ -625,8 +620,7 @@ static void test_deep_directories_are_found_inside(void **state)
 	run_child(check_deep);
 }
 
-/* ---- files without permission bits
- * ---------------------------------------------------------------------------- */
+/* ---- files without permission bits -------------------------------------- */
 
 static int check_files(void)
 {
@@ -698,18 +692,17 @@ static void test_files_of_another_mount_are_refused(void **state)
 	run_child(check_other_mount);
 }
 
-/* ---- hostile requests, life and death
- * -------------------------------------------------------------------------- */
+/* ---- hostile requests, life and death ----------------------------------- */
 
 /* The socket as a main process under somebody's control would use it: the broker itself, without
  * client. */
 static int check_raw_requests(void)
 {
-	struct broker_setup setup = {.parent = getpid()};
+	struct broker_setup setup = { .parent = getpid() };
 	struct broker_request req;
 	struct broker_reply reply;
 	struct broker_hello hello;
-	char big[4096] = {0};
+	char big[4096] = { 0 };
 	int sv[2], fds[2], got[1], status;
 	size_t n;
 	pid_t pid;
@@ -766,13 +759,13 @@ static void test_malformed_requests_are_answered_einval(void **state)
 static int check_death(void)
 {
 	struct pollfd p;
-	struct broker_options o = {.data_dir = data, .service_user = is_root() ? "54321" : NULL};
+	struct broker_options o = { .data_dir = data, .service_user = is_root() ? "54321" : NULL };
 	struct err err;
 	pid_t pid;
 
 	MUST(broker_start(&o, &broker, &caps, &err) ==
 	     0); /* without the filter, which forbids kill() */
-	p = (struct pollfd){.fd = broker_pidfd(broker), .events = POLLIN};
+	p = (struct pollfd){ .fd = broker_pidfd(broker), .events = POLLIN };
 	pid = broker_pid();
 	MUST(kill(pid, SIGINT) == 0 && kill(pid, SIGTERM) == 0 && kill(pid, SIGHUP) == 0);
 	MUST(broker_register(broker, KEY, ID, &err) == 0); /* Ctrl-C is not for the broker */
@@ -810,7 +803,7 @@ static int check_orphan(void)
 	}
 	(void)close(sv[1]);
 	MUST(io_recv_fds(sv[0], &c, 1, &pidfd, &n) == 1 && n == 1);
-	p = (struct pollfd){.fd = pidfd, .events = POLLIN};
+	p = (struct pollfd){ .fd = pidfd, .events = POLLIN };
 	MUST(poll(&p, 1, 0) == 0);
 	MUST(kill(pid, SIGKILL) == 0);
 	MUST(poll(&p, 1, DEADLINE_MS) == 1);

@@ -9,7 +9,7 @@
 
 static void test_appended_bytes_stay_in_order(void **state)
 {
-	struct buf b = {0};
+	struct buf b = { 0 };
 
 	(void)state;
 	for (int i = 0; i < 10000; i++) {
@@ -26,7 +26,7 @@ static void test_appended_bytes_stay_in_order(void **state)
 
 static void test_maximum_is_reached_exactly_and_not_passed(void **state)
 {
-	struct buf b = {.max = 10};
+	struct buf b = { .max = 10 };
 
 	(void)state;
 	assert_int_equal(buf_puts(&b, "0123456"), 0);
@@ -42,7 +42,7 @@ static void test_maximum_is_reached_exactly_and_not_passed(void **state)
 
 static void test_sizes_that_would_wrap_are_refused(void **state)
 {
-	struct buf b = {.max = SIZE_MAX};
+	struct buf b = { .max = SIZE_MAX };
 
 	(void)state;
 	assert_int_equal(buf_puts(&b, "abc"), 0);
@@ -56,7 +56,7 @@ static void test_printf_works_at_every_fill(void **state)
 {
 	(void)state;
 	for (size_t fill = 0; fill < 600; fill++) {
-		struct buf b = {0};
+		struct buf b = { 0 };
 
 		for (size_t i = 0; i < fill; i++)
 			assert_int_equal(buf_puts(&b, "x"), 0);
@@ -69,7 +69,7 @@ static void test_printf_works_at_every_fill(void **state)
 
 static void test_printf_of_nothing_on_an_empty_buffer(void **state)
 {
-	struct buf b = {0};
+	struct buf b = { 0 };
 
 	(void)state;
 	assert_int_equal(buf_printf(&b, "%s", ""), 0);
@@ -80,7 +80,7 @@ static void test_printf_of_nothing_on_an_empty_buffer(void **state)
 
 static void test_consume_drops_from_the_front(void **state)
 {
-	struct buf b = {0};
+	struct buf b = { 0 };
 
 	(void)state;
 	assert_int_equal(buf_puts(&b, "hello world"), 0);
@@ -96,7 +96,7 @@ static void test_consume_drops_from_the_front(void **state)
 
 static void test_reset_keeps_the_memory(void **state)
 {
-	struct buf b = {0};
+	struct buf b = { 0 };
 	uint8_t *before;
 
 	(void)state;

@@ -19,7 +19,7 @@
 static struct config *config_of(const char *const *env)
 {
 	struct config *c;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	assert_int_equal(config_new(&c), 0);
 	if (config_load_env(c, (char *const *)env, &err) < 0)
@@ -30,8 +30,8 @@ static struct config *config_of(const char *const *env)
 /* Sets @ret_msg (256 bytes) to the sentence, or to "" on success. */
 static int try_env(const char *entry, char *ret_msg)
 {
-	const char *env[] = {entry, NULL};
-	struct err err = {0};
+	const char *env[] = { entry, NULL };
+	struct err err = { 0 };
 	struct config *c;
 	int rc;
 
@@ -70,7 +70,7 @@ static char *printed(void (*print)(FILE *, const struct config *), const struct 
 	return text;
 }
 
-/* ---- the names and what they may be ---- */
+/* ---- the names and what they may be ------------------------------------- */
 
 /* One good value for every name that clients' scripts may set. */
 static const char *const good[] = {
@@ -142,36 +142,36 @@ static void test_every_documented_name_takes_a_good_value(void **state)
 
 /* The entry, and words that the sentence must have. */
 static const char *const bad[][2] = {
-	{"WORKSPACE_HTTP_PORT=65536", "0 to 65535"},
-	{"WORKSPACE_HTTP_PORT=-1", "0 to 65535"},
-	{"WORKSPACE_HTTP_PORT=8080x", "0 to 65535"},
-	{"WORKSPACE_HTTP_PORT= 8080", "0 to 65535"},
-	{"WORKSPACE_HTTP_HOST=localhost", "in numbers"},
-	{"WORKSPACE_NFS_BIND=10.0.0", "in numbers"},
-	{"WORKSPACE_DATABASE_URL=postgres://db", "sqlite:PATH"},
-	{"WORKSPACE_DATABASE_URL=sqlite://", "sqlite:PATH"},
-	{"WORKSPACE_OWNER=1000", "UID:GID"},
-	{"WORKSPACE_OWNER=1000:4294967295", "UID:GID"},
-	{"WORKSPACE_LOCAL_UIDS=root", "user numbers"},
-	{"WORKSPACE_LOCAL_UIDS=1000,,1001", "user numbers"},
-	{"WORKSPACE_ALLOW_UNAUTHENTICATED=maybe", "1 or 0"},
-	{"WORKSPACE_LOG=loud", "WORKSPACE_LOG"},
-	{"WORKSPACE_API_KEY=a:" SECRET ",,", "comma list"},
-	{"WORKSPACE_API_KEY=a b" SECRET, "printable"},
-	{"WORKSPACE_API_KEY=" SECRET ":", "comma list"},
-	{"WORKSPACE_API_KEY=@", "file"},
-	{"WORKSPACE_ALLOWED_ORIGINS=https://a.example.org/", "without a path"},
-	{"WORKSPACE_ALLOWED_ORIGINS=*", "origins"},
-	{"WORKSPACE_NFS_MODE=kernel", "embedded"},
-	{"WORKSPACE_NFS_EXPORTS=10.0.0.1/8", "WORKSPACE_NFS_EXPORTS"},
-	{"WORKSPACE_NFS_EXPORTS=10.0.0.0/8,10.1.0.0/16", "spaces between networks"},
-	{"WORKSPACE_MCP_PROFILE=developer|full", "executor|developer|full"},
-	{"WORKSPACE_MCP_PROFILE=dev", "executor|developer|full"},
-	{"WORKSPACE_MCP_PATH=mcp", "begins with '/'"},
-	{"WORKSPACE_SANDBOX_MEMORY=512MB", "K, M, G or T"},
-	{"WORKSPACE_SANDBOX_MEMORY=M", "K, M, G or T"},
-	{"WORKSPACE_SANDBOX_CPU=1.2.3", "decimal"},
-	{"WORKSPACE_SANDBOX_CPU=.5", "decimal"},
+	{ "WORKSPACE_HTTP_PORT=65536", "0 to 65535" },
+	{ "WORKSPACE_HTTP_PORT=-1", "0 to 65535" },
+	{ "WORKSPACE_HTTP_PORT=8080x", "0 to 65535" },
+	{ "WORKSPACE_HTTP_PORT= 8080", "0 to 65535" },
+	{ "WORKSPACE_HTTP_HOST=localhost", "in numbers" },
+	{ "WORKSPACE_NFS_BIND=10.0.0", "in numbers" },
+	{ "WORKSPACE_DATABASE_URL=postgres://db", "sqlite:PATH" },
+	{ "WORKSPACE_DATABASE_URL=sqlite://", "sqlite:PATH" },
+	{ "WORKSPACE_OWNER=1000", "UID:GID" },
+	{ "WORKSPACE_OWNER=1000:4294967295", "UID:GID" },
+	{ "WORKSPACE_LOCAL_UIDS=root", "user numbers" },
+	{ "WORKSPACE_LOCAL_UIDS=1000,,1001", "user numbers" },
+	{ "WORKSPACE_ALLOW_UNAUTHENTICATED=maybe", "1 or 0" },
+	{ "WORKSPACE_LOG=loud", "WORKSPACE_LOG" },
+	{ "WORKSPACE_API_KEY=a:" SECRET ",,", "comma list" },
+	{ "WORKSPACE_API_KEY=a b" SECRET, "printable" },
+	{ "WORKSPACE_API_KEY=" SECRET ":", "comma list" },
+	{ "WORKSPACE_API_KEY=@", "file" },
+	{ "WORKSPACE_ALLOWED_ORIGINS=https://a.example.org/", "without a path" },
+	{ "WORKSPACE_ALLOWED_ORIGINS=*", "origins" },
+	{ "WORKSPACE_NFS_MODE=kernel", "embedded" },
+	{ "WORKSPACE_NFS_EXPORTS=10.0.0.1/8", "WORKSPACE_NFS_EXPORTS" },
+	{ "WORKSPACE_NFS_EXPORTS=10.0.0.0/8,10.1.0.0/16", "spaces between networks" },
+	{ "WORKSPACE_MCP_PROFILE=developer|full", "executor|developer|full" },
+	{ "WORKSPACE_MCP_PROFILE=dev", "executor|developer|full" },
+	{ "WORKSPACE_MCP_PATH=mcp", "begins with '/'" },
+	{ "WORKSPACE_SANDBOX_MEMORY=512MB", "K, M, G or T" },
+	{ "WORKSPACE_SANDBOX_MEMORY=M", "K, M, G or T" },
+	{ "WORKSPACE_SANDBOX_CPU=1.2.3", "decimal" },
+	{ "WORKSPACE_SANDBOX_CPU=.5", "decimal" },
 };
 
 static void test_a_bad_value_is_one_sentence_without_the_value(void **state)
@@ -201,7 +201,7 @@ static void test_the_nearest_name_is_found(void **state)
 	assert_null(config_nearest("WORKSPACE_FOO"));
 }
 
-/* ---- where a value comes from ---- */
+/* ---- where a value comes from ------------------------------------------- */
 
 static const char file_text[] = "# a comment\n"
 				"\n"
@@ -212,8 +212,8 @@ static const char file_text[] = "# a comment\n"
 
 static void test_a_file_gives_values_and_the_environment_wins(void **state)
 {
-	const char *env[] = {"WORKSPACE_NFS_PORT=83", NULL};
-	struct err err = {0};
+	const char *env[] = { "WORKSPACE_NFS_PORT=83", NULL };
+	struct err err = { 0 };
 	struct config *c;
 
 	(void)state;
@@ -229,22 +229,22 @@ static void test_a_file_gives_values_and_the_environment_wins(void **state)
 }
 
 static const char *const bad_files[][2] = {
-	{"WORKSPACE_HTTP_PORT=1\nWORKSPACE_HTTP_PROT=2\n",
-	 "line 2: 'WORKSPACE_HTTP_PROT' is no setting"},
-	{"WORKSPACE_HTTP_PROT=2\n", "nearest one is WORKSPACE_HTTP_PORT"},
-	{"PATH=/bin\n", "is no setting"},
-	{"WORKSPACE_HTTP_PORT=1\nWORKSPACE_HTTP_PORT=1\n", "given twice"},
-	{"WORKSPACE_HTTP_PORT\n", "NAME=value"},
-	{"export WORKSPACE_HTTP_PORT=1\n", "leave out 'export'"},
-	{"WORKSPACE_SOMETHING_ELSE=1\n", "--help lists them"},
-	{"\n\nWORKSPACE_API_KEY=x " SECRET "\n", "line 3: WORKSPACE_API_KEY"},
+	{ "WORKSPACE_HTTP_PORT=1\nWORKSPACE_HTTP_PROT=2\n",
+	  "line 2: 'WORKSPACE_HTTP_PROT' is no setting" },
+	{ "WORKSPACE_HTTP_PROT=2\n", "nearest one is WORKSPACE_HTTP_PORT" },
+	{ "PATH=/bin\n", "is no setting" },
+	{ "WORKSPACE_HTTP_PORT=1\nWORKSPACE_HTTP_PORT=1\n", "given twice" },
+	{ "WORKSPACE_HTTP_PORT\n", "NAME=value" },
+	{ "export WORKSPACE_HTTP_PORT=1\n", "leave out 'export'" },
+	{ "WORKSPACE_SOMETHING_ELSE=1\n", "--help lists them" },
+	{ "\n\nWORKSPACE_API_KEY=x " SECRET "\n", "line 3: WORKSPACE_API_KEY" },
 };
 
 static void test_a_bad_file_is_refused_by_line(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(bad_files); i++) {
-		struct err err = {0};
+		struct err err = { 0 };
 		struct config *c;
 
 		assert_int_equal(config_new(&c), 0);
@@ -259,7 +259,7 @@ static void test_a_bad_file_is_refused_by_line(void **state)
 static void test_a_nul_byte_in_a_file_is_refused(void **state)
 {
 	static const char text[] = "WORKSPACE_HTTP_PORT=1\n\0WORKSPACE_NFS_PORT=2\n";
-	struct err err = {0};
+	struct err err = { 0 };
 	struct config *c;
 
 	(void)state;
@@ -270,7 +270,7 @@ static void test_a_nul_byte_in_a_file_is_refused(void **state)
 
 static void test_a_missing_file_is_an_error(void **state)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 	struct config *c;
 
 	(void)state;
@@ -282,10 +282,10 @@ static void test_a_missing_file_is_an_error(void **state)
 
 static void test_two_names_of_the_data_directory_must_agree(void **state)
 {
-	const char *other_name[] = {"WORKSPACE_WORKSPACE_DIR=/a", NULL};
-	const char *same[] = {"WORKSPACE_WORKSPACE_DIR=/a", "WORKSPACE_DATA_DIR=/a", NULL};
-	const char *different[] = {"WORKSPACE_WORKSPACE_DIR=/a", "WORKSPACE_DATA_DIR=/b", NULL};
-	struct err err = {0};
+	const char *other_name[] = { "WORKSPACE_WORKSPACE_DIR=/a", NULL };
+	const char *same[] = { "WORKSPACE_WORKSPACE_DIR=/a", "WORKSPACE_DATA_DIR=/a", NULL };
+	const char *different[] = { "WORKSPACE_WORKSPACE_DIR=/a", "WORKSPACE_DATA_DIR=/b", NULL };
+	struct err err = { 0 };
 	struct config *c;
 
 	(void)state;
@@ -301,23 +301,23 @@ static void test_two_names_of_the_data_directory_must_agree(void **state)
 	config_free(c);
 }
 
-/* ---- what only shows together ---- */
+/* ---- what only shows together ------------------------------------------- */
 
 static const struct {
 	const char *env[4];
 	bool is_ok;
 } binds[] = {
-	{{"WORKSPACE_HTTP_HOST=127.8.8.8", "WORKSPACE_NFS_BIND=::1"}, true},
-	{{"WORKSPACE_HTTP_HOST=::ffff:127.0.0.1"}, true},
-	{{"WORKSPACE_HTTP_HOST=0.0.0.0"}, false},
-	{{"WORKSPACE_HTTP_HOST=::"}, false},
-	{{"WORKSPACE_HTTP_HOST=10.1.2.3", "WORKSPACE_API_KEY=k"}, true},
-	{{"WORKSPACE_HTTP_HOST=10.1.2.3", "WORKSPACE_NFS_EXPORTS=10.0.0.0/8"}, false},
-	{{"WORKSPACE_HTTP_HOST=10.1.2.3", "WORKSPACE_ALLOW_UNAUTHENTICATED=1"}, true},
-	{{"WORKSPACE_NFS_BIND=0.0.0.0"}, false},
-	{{"WORKSPACE_NFS_BIND=0.0.0.0", "WORKSPACE_API_KEY=k"}, false},
-	{{"WORKSPACE_NFS_BIND=0.0.0.0", "WORKSPACE_NFS_EXPORTS=10.0.0.0/8"}, true},
-	{{"WORKSPACE_NFS_BIND=0.0.0.0", "WORKSPACE_ALLOW_UNAUTHENTICATED=1"}, true},
+	{ { "WORKSPACE_HTTP_HOST=127.8.8.8", "WORKSPACE_NFS_BIND=::1" }, true },
+	{ { "WORKSPACE_HTTP_HOST=::ffff:127.0.0.1" }, true },
+	{ { "WORKSPACE_HTTP_HOST=0.0.0.0" }, false },
+	{ { "WORKSPACE_HTTP_HOST=::" }, false },
+	{ { "WORKSPACE_HTTP_HOST=10.1.2.3", "WORKSPACE_API_KEY=k" }, true },
+	{ { "WORKSPACE_HTTP_HOST=10.1.2.3", "WORKSPACE_NFS_EXPORTS=10.0.0.0/8" }, false },
+	{ { "WORKSPACE_HTTP_HOST=10.1.2.3", "WORKSPACE_ALLOW_UNAUTHENTICATED=1" }, true },
+	{ { "WORKSPACE_NFS_BIND=0.0.0.0" }, false },
+	{ { "WORKSPACE_NFS_BIND=0.0.0.0", "WORKSPACE_API_KEY=k" }, false },
+	{ { "WORKSPACE_NFS_BIND=0.0.0.0", "WORKSPACE_NFS_EXPORTS=10.0.0.0/8" }, true },
+	{ { "WORKSPACE_NFS_BIND=0.0.0.0", "WORKSPACE_ALLOW_UNAUTHENTICATED=1" }, true },
 };
 
 static void test_an_open_address_needs_protection(void **state)
@@ -325,7 +325,7 @@ static void test_an_open_address_needs_protection(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(binds); i++) {
 		struct config *c = config_of(binds[i].env);
-		struct err err = {0};
+		struct err err = { 0 };
 		int rc = config_check(c, &err);
 
 		if ((rc == 0) != binds[i].is_ok)
@@ -338,8 +338,8 @@ static void test_an_open_address_needs_protection(void **state)
 
 static void test_local_uids_hold_root_and_ourselves(void **state)
 {
-	const char *env[] = {"WORKSPACE_LOCAL_UIDS=7,8", NULL};
-	const char *all[] = {"WORKSPACE_ALLOW_UNAUTHENTICATED=1", NULL};
+	const char *env[] = { "WORKSPACE_LOCAL_UIDS=7,8", NULL };
+	const char *all[] = { "WORKSPACE_ALLOW_UNAUTHENTICATED=1", NULL };
 	struct config *c = config_of(env);
 	struct peer_uids set;
 
@@ -356,16 +356,16 @@ static void test_local_uids_hold_root_and_ourselves(void **state)
 	config_free(c);
 }
 
-/* ---- keys ---- */
+/* ---- keys --------------------------------------------------------------- */
 
 static void test_keys_come_from_a_list_or_a_file(void **state)
 {
 	char path[] = "/tmp/test_config.XXXXXX", entry[64];
-	const char *listed[] = {"WORKSPACE_API_KEY=one, name:two", NULL};
-	const char *in_file[] = {entry, NULL};
+	const char *listed[] = { "WORKSPACE_API_KEY=one, name:two", NULL };
+	const char *in_file[] = { entry, NULL };
 	struct config *c = config_of(listed);
 	struct config_list keys;
-	struct err err = {0};
+	struct err err = { 0 };
 	int fd;
 
 	(void)state;
@@ -396,11 +396,11 @@ static void test_keys_come_from_a_list_or_a_file(void **state)
 	config_free(c);
 }
 
-/* ---- what is printed ---- */
+/* ---- what is printed ---------------------------------------------------- */
 
 static void test_printed_values_have_no_secret(void **state)
 {
-	const char *env[] = {"WORKSPACE_API_KEY=" SECRET, "WORKSPACE_HTTP_PORT=81", NULL};
+	const char *env[] = { "WORKSPACE_API_KEY=" SECRET, "WORKSPACE_HTTP_PORT=81", NULL };
 	struct config *c = config_of(env);
 	auto_free char *text = printed(config_print_values, c);
 
@@ -415,11 +415,11 @@ static void test_printed_values_have_no_secret(void **state)
 
 static void test_printed_values_can_be_read_back(void **state)
 {
-	const char *env[] = {"WORKSPACE_HTTP_PORT=81", "WORKSPACE_NFS_HOST=\"a b\"",
-			     "WORKSPACE_DATA_DIR= /x ", NULL};
+	const char *env[] = { "WORKSPACE_HTTP_PORT=81", "WORKSPACE_NFS_HOST=\"a b\"",
+			      "WORKSPACE_DATA_DIR= /x ", NULL };
 	struct config *c = config_of(env), *again;
 	auto_free char *text = printed(config_print_values, c);
-	struct err err = {0};
+	struct err err = { 0 };
 
 	(void)state;
 	assert_int_equal(config_new(&again), 0);
@@ -447,7 +447,7 @@ static void test_the_docs_have_the_table_of_today(void **state)
 {
 	auto_free char *table = printed(print_docs, NULL);
 	auto_free char *page = NULL;
-	struct err err = {0};
+	struct err err = { 0 };
 	size_t len;
 
 	(void)state;

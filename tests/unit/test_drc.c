@@ -18,7 +18,7 @@ static struct drc *make(size_t max_entries, size_t max_bytes)
 {
 	struct drc *d;
 
-	assert_int_equal(drc_new(&(struct drc_options){max_entries, max_bytes}, &d), 0);
+	assert_int_equal(drc_new(&(struct drc_options){ max_entries, max_bytes }, &d), 0);
 	return d;
 }
 
@@ -63,7 +63,7 @@ static void assert_replay(struct fixture *f, const struct drc_key *k, const char
 
 static void test_repeat_of_a_done_call_gets_its_reply(void **state)
 {
-	struct fixture f = {.d = make(0, 0)};
+	struct fixture f = { .d = make(0, 0) };
 	struct drc_key k = key_of(f.d, 1, "args");
 
 	assert_int_equal(begin(&f, &k, 1), DRC_RUN);
@@ -76,9 +76,10 @@ static void test_repeat_of_a_done_call_gets_its_reply(void **state)
 
 static void test_another_call_with_the_same_xid_is_new(void **state)
 {
-	struct fixture f = {.d = make(0, 0)};
+	struct fixture f = { .d = make(0, 0) };
 	struct drc_key k = key_of(f.d, 1, "remove a");
-	struct drc_key others[] = {key_of(f.d, 1, "remove b"), key_of(f.d, 2, "remove a"), k, k, k};
+	struct drc_key others[] = { key_of(f.d, 1, "remove b"), key_of(f.d, 2, "remove a"), k, k,
+				    k };
 
 	others[2].proc = 9;
 	others[3].addr.s6_addr[0] = 0xfd;
@@ -94,9 +95,9 @@ static void test_another_call_with_the_same_xid_is_new(void **state)
 
 static void test_credential_is_part_of_the_key(void **state)
 {
-	struct fixture f = {.d = make(0, 0)};
+	struct fixture f = { .d = make(0, 0) };
 	struct in6_addr addr = IN6ADDR_LOOPBACK_INIT;
-	struct rpc_call_header h = {.xid = 1, .cred = {.flavor = RPC_AUTH_SYS, .uid = 1}};
+	struct rpc_call_header h = { .xid = 1, .cred = { .flavor = RPC_AUTH_SYS, .uid = 1 } };
 	struct drc_key a, b, c;
 
 	h.args = (const uint8_t *)"";
@@ -124,7 +125,7 @@ static void test_length_of_long_arguments_counts(void **state)
 
 static void test_repeats_of_a_running_call_wait_up_to_a_limit(void **state)
 {
-	struct fixture f = {.d = make(0, 0)};
+	struct fixture f = { .d = make(0, 0) };
 	struct drc_key k = key_of(f.d, 1, "args");
 	struct list w[DRC_MAX_PARKED + 1];
 	struct drc_entry *first, *none;
@@ -149,7 +150,7 @@ static void test_repeats_of_a_running_call_wait_up_to_a_limit(void **state)
 
 static void test_a_call_without_a_reply_is_forgotten(void **state)
 {
-	struct fixture f = {.d = make(0, 0)};
+	struct fixture f = { .d = make(0, 0) };
 	struct drc_key k = key_of(f.d, 1, "args");
 	struct drc_stats st;
 
@@ -165,7 +166,7 @@ static void test_a_call_without_a_reply_is_forgotten(void **state)
 
 static void test_oldest_done_goes_first_and_running_ones_stay(void **state)
 {
-	struct fixture f = {.d = make(4, 0)};
+	struct fixture f = { .d = make(4, 0) };
 	struct drc_key running = key_of(f.d, 0, "running");
 	struct drc_entry *e;
 	struct drc_stats st;
@@ -187,8 +188,8 @@ static void test_oldest_done_goes_first_and_running_ones_stay(void **state)
 
 static void test_full_of_running_calls_runs_without_it(void **state)
 {
-	struct fixture f = {.d = make(2, 0)};
-	struct drc_key k[3] = {key_of(f.d, 1, ""), key_of(f.d, 2, ""), key_of(f.d, 3, "")};
+	struct fixture f = { .d = make(2, 0) };
+	struct drc_key k[3] = { key_of(f.d, 1, ""), key_of(f.d, 2, ""), key_of(f.d, 3, "") };
 	struct drc_entry *e[2];
 
 	for (int i = 0; i < 2; i++) {
@@ -206,7 +207,7 @@ static void test_full_of_running_calls_runs_without_it(void **state)
 static void test_bytes_are_bounded(void **state)
 {
 	static char reply[1001];
-	struct fixture f = {.d = make(0, 20000)};
+	struct fixture f = { .d = make(0, 20000) };
 	struct drc_stats st;
 
 	memset(reply, 'r', sizeof(reply) - 1);
@@ -224,7 +225,7 @@ static void test_bytes_are_bounded(void **state)
 
 static void test_a_repeat_seen_before_the_end_by_another_clock_reading_is_a_repeat(void **state)
 {
-	struct fixture f = {.d = make(0, 0)};
+	struct fixture f = { .d = make(0, 0) };
 	struct drc_key k = key_of(f.d, 1, "");
 
 	assert_int_equal(begin(&f, &k, 1), DRC_RUN);
@@ -235,7 +236,7 @@ static void test_a_repeat_seen_before_the_end_by_another_clock_reading_is_a_repe
 
 static void test_old_replies_go(void **state)
 {
-	struct fixture f = {.d = make(0, 0)};
+	struct fixture f = { .d = make(0, 0) };
 	struct drc_key a = key_of(f.d, 1, ""), b = key_of(f.d, 2, "");
 	struct drc_stats st;
 

@@ -9,7 +9,7 @@
 
 static void test_set_gives_back_the_code_and_fills_the_sentence(void **state)
 {
-	struct err e = {0};
+	struct err e = { 0 };
 
 	(void)state;
 	assert_int_equal(err_set(&e, -ENOENT, "open '%s': %s", "x", "gone"), -ENOENT);
@@ -20,7 +20,7 @@ static void test_set_gives_back_the_code_and_fills_the_sentence(void **state)
 
 static void test_wrap_puts_the_outer_context_first_and_keeps_the_place(void **state)
 {
-	struct err e = {0};
+	struct err e = { 0 };
 	const char *at;
 
 	(void)state;
@@ -33,7 +33,7 @@ static void test_wrap_puts_the_outer_context_first_and_keeps_the_place(void **st
 
 static void test_wrap_of_nothing_uses_the_text_of_errno(void **state)
 {
-	struct err e = {0};
+	struct err e = { 0 };
 
 	(void)state;
 	assert_int_equal(err_wrap(&e, -ENOSPC, "store"), -ENOSPC);
@@ -49,7 +49,7 @@ static void test_null_is_allowed_everywhere(void **state)
 
 static void test_a_long_chain_is_cut_and_stays_a_string(void **state)
 {
-	struct err e = {0};
+	struct err e = { 0 };
 	char longer[1000];
 
 	(void)state;

@@ -58,9 +58,9 @@ static struct events_sub *listen_now(struct ws_fixture *f)
 /* "created a/b nfs", in static memory; waits for the next event. */
 static const char *next(struct events_sub *s)
 {
-	static const char *const types[] = {"created", "modified",   "removed",
-					    "renamed", "attributes", "overflow"};
-	static const char *const doors[] = {"-", "nfs", "http", "local"};
+	static const char *const types[] = { "created", "modified",   "removed",
+					     "renamed", "attributes", "overflow" };
+	static const char *const doors[] = { "-", "nfs", "http", "local" };
 	static char text[1024];
 	uint64_t end = clock_mono_ns() + DEADLINE_NS;
 	struct event e;
@@ -79,7 +79,7 @@ static const char *next(struct events_sub *s)
 
 static void make(struct ws_fixture *f, struct inode *dir, const char *name)
 {
-	struct fileops_attr a = {.set = SET_MODE, .mode = 0640};
+	struct fileops_attr a = { .set = SET_MODE, .mode = 0640 };
 	struct inode *ino;
 
 	assert_int_equal(fileops_create(&f->owner, dir, name, CREATE_GUARDED, &a, NULL, &ino), 0);
@@ -103,8 +103,8 @@ static void test_our_doors_tell_each_change_once(void **state)
 {
 	struct ws_fixture *f = *state;
 	struct events_sub *s = listen_now(f);
-	struct fileops_attr mode = {.set = SET_MODE, .mode = 0600};
-	struct fileops_attr cut = {.set = SET_SIZE, .size = 1};
+	struct fileops_attr mode = { .set = SET_MODE, .mode = 0600 };
+	struct fileops_attr cut = { .set = SET_SIZE, .size = 1 };
 	struct inode *d, *ino;
 
 	assert_int_equal(fileops_mkdir(&f->owner, f->root, "d", &mode, &d), 0);
@@ -216,7 +216,7 @@ static void test_resuming_goes_on_where_it_ended(void **state)
 {
 	struct ws_fixture *f = *state;
 	struct events_sub *s = listen_now(f);
-	struct events_from from = {.is_resumed = true};
+	struct events_from from = { .is_resumed = true };
 
 	make(f, f->root, "a");
 	assert_string_equal(next(s), "created a nfs");
@@ -333,8 +333,8 @@ static int make_probe(void *arg, const struct tree_entry *t)
 static bool all_probes_are_told(struct ws_fixture *f, struct events_sub *s, unsigned round)
 {
 	uint64_t end = clock_mono_ns() + DEADLINE_NS;
-	struct probes p = {.round = round};
-	struct tree_walk_result res = {0};
+	struct probes p = { .round = round };
+	struct tree_walk_result res = { 0 };
 	unsigned seen = 0;
 	char name[32];
 
@@ -368,11 +368,11 @@ static void test_a_storm_of_renames_leaves_the_watch_right(void **state)
 {
 	struct ws_fixture *f = *state;
 	struct events_sub *s = listen_now(f);
-	struct storm storms[3] = {0};
+	struct storm storms[3] = { 0 };
 	unsigned round = 0;
 
 	for (unsigned i = 0; i < ARRAY_LEN(storms); i++) {
-		storms[i] = (struct storm){.files = f->files, .seed = i + 1};
+		storms[i] = (struct storm){ .files = f->files, .seed = i + 1 };
 		assert_int_equal(pthread_create(&storms[i].thread, NULL, run_storm, &storms[i]), 0);
 	}
 	for (unsigned i = 0; i < ARRAY_LEN(storms); i++)
@@ -401,7 +401,7 @@ static void test_the_number_of_listeners_is_bounded(void **state)
 {
 	struct ws_fixture *f = *state;
 	struct events_sub *subs[EVENTS_SUBS_MAX], *one;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	for (size_t i = 0; i < EVENTS_SUBS_MAX; i++)
 		assert_int_equal(

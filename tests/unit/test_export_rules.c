@@ -27,7 +27,7 @@ static struct in6_addr addr(const char *text)
 static struct export_rules parse(const char *text)
 {
 	struct export_rules r;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	if (export_rules_parse(text, &r, &err) < 0)
 		fail_msg("%s", err.msg);
@@ -40,16 +40,16 @@ static void test_a_network_is_written_as_it_is_read(void **state)
 		const char *text, *again;
 		unsigned prefix;
 	} cases[] = {
-		{"*", "*", 0},
-		{"10.0.0.0/8", "10.0.0.0/8", 104},
-		{"192.168.1.7", "192.168.1.7", 128},
-		{"192.168.1.7/32", "192.168.1.7", 128},
-		{"0.0.0.0/0", "0.0.0.0/0", 96},
-		{"172.16.0.0/12", "172.16.0.0/12", 108},
-		{"fd00::/8", "fd00::/8", 8},
-		{"::1", "::1", 128},
-		{"2001:DB8::/32", "2001:db8::/32", 32},
-		{"::/0", "*", 0},
+		{ "*", "*", 0 },
+		{ "10.0.0.0/8", "10.0.0.0/8", 104 },
+		{ "192.168.1.7", "192.168.1.7", 128 },
+		{ "192.168.1.7/32", "192.168.1.7", 128 },
+		{ "0.0.0.0/0", "0.0.0.0/0", 96 },
+		{ "172.16.0.0/12", "172.16.0.0/12", 108 },
+		{ "fd00::/8", "fd00::/8", 8 },
+		{ "::1", "::1", 128 },
+		{ "2001:DB8::/32", "2001:db8::/32", 32 },
+		{ "::/0", "*", 0 },
 	};
 
 	(void)state;
@@ -88,7 +88,7 @@ static void test_networks_that_are_mistakes_are_refused(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		struct export_net net;
-		struct err err = {0};
+		struct err err = { 0 };
 
 		assert_int_equal(export_net_parse(bad[i], &net, &err), -EINVAL);
 		assert_non_null(strstr(err.msg, "ADDRESS/BITS"));
@@ -118,16 +118,16 @@ static void test_words_that_mean_nothing_are_named(void **state)
 	static const struct {
 		const char *text, *named;
 	} bad[] = {
-		{"10.0.0.0/8(rx)", "(rx)"}, {"10.0.0.0/8(ro", "(ro"},
-		{"mode=root", "root"},      {"10.0.0.0/8,10.1.0.0/16", "10.0.0.0/8,10.1"},
-		{"* insecure", "insecure"}, {"(ro)", "network ''"},
+		{ "10.0.0.0/8(rx)", "(rx)" }, { "10.0.0.0/8(ro", "(ro" },
+		{ "mode=root", "root" },      { "10.0.0.0/8,10.1.0.0/16", "10.0.0.0/8,10.1" },
+		{ "* insecure", "insecure" }, { "(ro)", "network ''" },
 	};
 	char many[EXPORT_NETS_MAX * 16 + 32] = "";
-	struct export_rules r = {.n_nets = 99};
+	struct export_rules r = { .n_nets = 99 };
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-		struct err err = {0};
+		struct err err = { 0 };
 
 		assert_int_equal(export_rules_parse(bad[i].text, &r, &err), -EINVAL);
 		assert_non_null(strstr(err.msg, bad[i].named));
@@ -146,30 +146,30 @@ static void test_the_longest_network_decides(void **state)
 		const char *rules, *from;
 		bool passes, read_only;
 	} cases[] = {
-		{"", "127.0.0.1", true, false},
-		{"", "127.3.2.1", true, false},
-		{"", "::1", true, false},
-		{"", "10.0.0.1", false, false},
-		{"ro", "127.0.0.1", true, true},
-		{"10.0.0.0/8", "10.255.0.1", true, false},
-		{"10.0.0.0/8", "11.0.0.1", false, false},
-		{"10.0.0.0/8", "127.0.0.1", false, false},
-		{"10.0.0.0/8(ro) 10.1.0.0/16(rw)", "10.1.2.3", true, false},
-		{"10.0.0.0/8(ro) 10.1.0.0/16(rw)", "10.2.2.3", true, true},
-		{"10.1.0.0/16(rw) 10.0.0.0/8(ro)", "10.1.2.3", true, false},
-		{"10.0.0.0/8(rw) 10.1.2.3(ro)", "10.1.2.3", true, true},
-		{"10.0.0.0/8(rw) 10.0.0.0/8(ro)", "10.1.2.3", true, true},
-		{"10.0.0.0/8(ro) 10.0.0.0/8(rw)", "10.1.2.3", true, true},
-		{"ro 10.0.0.0/8(rw)", "10.1.2.3", true, true},
-		{"172.16.0.0/12", "172.31.255.255", true, false},
-		{"172.16.0.0/12", "172.32.0.0", false, false},
-		{"fd00::/8", "fd12::1", true, false},
-		{"fd00::/8", "fe80::1", false, false},
-		{"*", "8.8.8.8", true, false},
-		{"*", "2001:db8::1", true, false},
-		{"*(ro) 8.8.8.8(rw)", "8.8.8.8", true, false},
-		{"0.0.0.0/0", "2001:db8::1", false, false},
-		{"0.0.0.0/0", "8.8.8.8", true, false},
+		{ "", "127.0.0.1", true, false },
+		{ "", "127.3.2.1", true, false },
+		{ "", "::1", true, false },
+		{ "", "10.0.0.1", false, false },
+		{ "ro", "127.0.0.1", true, true },
+		{ "10.0.0.0/8", "10.255.0.1", true, false },
+		{ "10.0.0.0/8", "11.0.0.1", false, false },
+		{ "10.0.0.0/8", "127.0.0.1", false, false },
+		{ "10.0.0.0/8(ro) 10.1.0.0/16(rw)", "10.1.2.3", true, false },
+		{ "10.0.0.0/8(ro) 10.1.0.0/16(rw)", "10.2.2.3", true, true },
+		{ "10.1.0.0/16(rw) 10.0.0.0/8(ro)", "10.1.2.3", true, false },
+		{ "10.0.0.0/8(rw) 10.1.2.3(ro)", "10.1.2.3", true, true },
+		{ "10.0.0.0/8(rw) 10.0.0.0/8(ro)", "10.1.2.3", true, true },
+		{ "10.0.0.0/8(ro) 10.0.0.0/8(rw)", "10.1.2.3", true, true },
+		{ "ro 10.0.0.0/8(rw)", "10.1.2.3", true, true },
+		{ "172.16.0.0/12", "172.31.255.255", true, false },
+		{ "172.16.0.0/12", "172.32.0.0", false, false },
+		{ "fd00::/8", "fd12::1", true, false },
+		{ "fd00::/8", "fe80::1", false, false },
+		{ "*", "8.8.8.8", true, false },
+		{ "*", "2001:db8::1", true, false },
+		{ "*(ro) 8.8.8.8(rw)", "8.8.8.8", true, false },
+		{ "0.0.0.0/0", "2001:db8::1", false, false },
+		{ "0.0.0.0/0", "8.8.8.8", true, false },
 	};
 
 	(void)state;
@@ -244,7 +244,7 @@ static void test_json_that_is_wrong_is_refused(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		struct export_rules r;
-		struct err err = {0};
+		struct err err = { 0 };
 
 		if (from_json(bad[i], &r, &err) != -EINVAL)
 			fail_msg("%s was taken", bad[i]);

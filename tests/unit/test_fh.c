@@ -97,9 +97,11 @@ static void test_handles_are_bound_to_key_and_workspace(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_a_handle_comes_back_as_its_key, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_handle_comes_back_as_its_key, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_no_bit_may_be_changed, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_handles_are_bound_to_key_and_workspace, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_handles_are_bound_to_key_and_workspace, setup,
+						teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

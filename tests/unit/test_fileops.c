@@ -3,22 +3,6 @@
 
 #include "tests/unit/ws_fixture.h"
 
-static int setup(void **state)
-{
-	struct ws_fixture *f = calloc(1, sizeof(*f));
-
-	fixture_open(f);
-	*state = f;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	fixture_close(*state);
-	free(*state);
-	return 0;
-}
-
 static mode_t mode_of(struct ws_fixture *f, const char *name)
 {
 	struct stat st;
@@ -66,7 +50,8 @@ static void test_guarded_and_unchecked(void **state)
 	assert_int_equal(create(f, "a", CREATE_UNCHECKED, 0600, NULL), 0);
 	assert_int_equal(mode_of(f, "a"), 0644); /* an existing file keeps its mode */
 	assert_int_equal(create(f, "d", CREATE_UNCHECKED, 0600, NULL), -EEXIST);
-	assert_int_equal(fileops_create(&f->owner, f->root, "a", CREATE_UNCHECKED, &cut, NULL, &ino), 0);
+	assert_int_equal(
+		fileops_create(&f->owner, f->root, "a", CREATE_UNCHECKED, &cut, NULL, &ino), 0);
 	inode_unref(f->inodes, ino);
 	assert_int_equal(fstatat(f->files, "a", &st, 0), 0);
 	assert_int_equal(st.st_size, 0);
@@ -81,7 +66,8 @@ static void test_the_exclusive_verifier_is_kept_whole(void **state)
 		{ "\xff\xff\xff\xff\xff\xff\xff\xff", "\x7f\xff\xff\xff\xff\xff\xff\xff" },
 		{ "\x80\0\0\0\0\0\0\0", "\0\0\0\0\x80\0\0\0" },
 		{ "abcdefgh", "abcdefgi" },
-		{ "abcdefgh", "\xe1" "bcdefgh" },
+		{ "abcdefgh", "\xe1"
+			      "bcdefgh" },
 	};
 	struct ws_fixture *f = *state;
 
@@ -129,7 +115,10 @@ static void test_sizes_at_the_edge(void **state)
 		uint64_t size;
 		int want;
 	} cases[] = {
-		{ 0, 0 }, { 5ull << 30, 0 }, { (uint64_t)INT64_MAX + 1, -EFBIG }, { UINT64_MAX, -EFBIG },
+		{ 0, 0 },
+		{ 5ull << 30, 0 },
+		{ (uint64_t)INT64_MAX + 1, -EFBIG },
+		{ UINT64_MAX, -EFBIG },
 	};
 	struct ws_fixture *f = *state;
 	struct inode *ino;
@@ -141,8 +130,10 @@ static void test_sizes_at_the_edge(void **state)
 
 		assert_int_equal(fileops_setattr(&f->owner, ino, &a, NULL), cases[i].want);
 	}
-	assert_int_equal(fileops_write(&f->owner, ino, INT64_MAX, "x", 1, FILEOPS_UNSTABLE), -EFBIG);
-	assert_int_equal(fileops_write(&f->owner, ino, UINT64_MAX, "x", 1, FILEOPS_UNSTABLE), -EFBIG);
+	assert_int_equal(fileops_write(&f->owner, ino, INT64_MAX, "x", 1, FILEOPS_UNSTABLE),
+			 -EFBIG);
+	assert_int_equal(fileops_write(&f->owner, ino, UINT64_MAX, "x", 1, FILEOPS_UNSTABLE),
+			 -EFBIG);
 	inode_unref(f->inodes, ino);
 }
 
@@ -157,7 +148,8 @@ static void test_a_wrong_guard_changes_nothing(void **state)
 	fixture_local_file(f, "a", "text", 0644);
 	ino = fixture_lookup(f, "a");
 	assert_int_equal(fileops_stat(&f->owner, ino, &stx), 0);
-	guard = (struct timespec){ .tv_sec = stx.stx_ctime.tv_sec, .tv_nsec = stx.stx_ctime.tv_nsec + 1 };
+	guard = (struct timespec){ .tv_sec = stx.stx_ctime.tv_sec,
+				   .tv_nsec = stx.stx_ctime.tv_nsec + 1 };
 	assert_int_equal(fileops_setattr(&f->owner, ino, &a, &guard), -EBADE);
 	assert_int_equal(mode_of(f, "a"), 0644);
 	guard.tv_nsec--;
@@ -173,8 +165,8 @@ static void test_reads_at_and_past_the_end(void **state)
 		size_t len;
 		ssize_t want;
 	} cases[] = {
-		{ 0, 4, 4 }, { 0, 100, 4 }, { 3, 2, 1 }, { 4, 1, 0 }, { 1ull << 40, 10, 0 }, { UINT64_MAX, 10, 0 }, { 0, 0, 0 },
-		{ INT64_MAX, 10, 0 },
+		{ 0, 4, 4 },           { 0, 100, 4 },         { 3, 2, 1 }, { 4, 1, 0 },
+		{ 1ull << 40, 10, 0 }, { UINT64_MAX, 10, 0 }, { 0, 0, 0 }, { INT64_MAX, 10, 0 },
 	};
 	struct ws_fixture *f = *state;
 	struct fileops now = f->owner;
@@ -186,8 +178,11 @@ static void test_reads_at_and_past_the_end(void **state)
 	fixture_local_file(f, "a", "text", 0644);
 	ino = fixture_lookup(f, "a");
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		assert_int_equal(fileops_read(&f->owner, ino, cases[i].offset, text, cases[i].len, &stx), cases[i].want);
-		assert_int_equal(fileops_read(&now, ino, cases[i].offset, text, cases[i].len, &stx), cases[i].want);
+		assert_int_equal(
+			fileops_read(&f->owner, ino, cases[i].offset, text, cases[i].len, &stx),
+			cases[i].want);
+		assert_int_equal(fileops_read(&now, ino, cases[i].offset, text, cases[i].len, &stx),
+				 cases[i].want);
 	}
 	assert_int_equal(fileops_read(&f->owner, f->root, 0, text, 1, &stx), -EISDIR);
 	inode_unref(f->inodes, ino);
@@ -223,11 +218,13 @@ static void test_other_is_held_to_the_last_three_bits(void **state)
 	fixture_local_file(f, "tmp/a", "x", 0666);
 	dir = fixture_lookup(f, "shut");
 	assert_int_equal(fileops_lookup(&f->other, dir, "x", &made), -EACCES);
-	assert_int_equal(fileops_create(&f->other, dir, "x", CREATE_GUARDED, &none, NULL, &made), -EACCES);
+	assert_int_equal(fileops_create(&f->other, dir, "x", CREATE_GUARDED, &none, NULL, &made),
+			 -EACCES);
 	assert_int_equal(fileops_readdir(&f->other, dir, 0, NULL, NULL, &eof), -EACCES);
 	inode_unref(f->inodes, dir);
 	dir = fixture_lookup(f, "tmp"); /* sticky: everything here is the owner's */
-	assert_int_equal(fileops_create(&f->other, dir, "x", CREATE_GUARDED, &none, NULL, &made), 0);
+	assert_int_equal(fileops_create(&f->other, dir, "x", CREATE_GUARDED, &none, NULL, &made),
+			 0);
 	inode_unref(f->inodes, made);
 	assert_int_equal(fileops_remove(&f->other, dir, "a"), -EACCES);
 	assert_int_equal(fileops_rename(&f->other, dir, "a", dir, "b"), -EACCES);
@@ -258,9 +255,11 @@ static void test_rename_says_what_the_rfc_says(void **state)
 		const char *from, *to;
 		int want;
 	} cases[] = {
-		{ "file", "dir", -EEXIST },   { "dir", "file", -EEXIST },  { "dir", "full", -ENOTEMPTY },
-		{ "dir", "dir", 0 },	      { "file", "link", 0 },	   { "missing", "x", -ENOENT },
-		{ "full", "dir", 0 },	      { "one", "two", 0 },	   { "two", "new", 0 },
+		{ "file", "dir", -EEXIST },    { "dir", "file", -EEXIST },
+		{ "dir", "full", -ENOTEMPTY }, { "dir", "dir", 0 },
+		{ "file", "link", 0 },         { "missing", "x", -ENOENT },
+		{ "full", "dir", 0 },          { "one", "two", 0 },
+		{ "two", "new", 0 },
 	};
 	struct ws_fixture *f = *state;
 	struct inode *dir;
@@ -324,9 +323,11 @@ static void test_listing_goes_on_while_entries_go(void **state)
 
 		got.n = 0;
 		got.text[0] = '\0';
-		assert_int_equal(fileops_readdir(&f->owner, f->root, cookie, take_name, &got, &eof), 0);
+		assert_int_equal(fileops_readdir(&f->owner, f->root, cookie, take_name, &got, &eof),
+				 0);
 		cookie = got.last_cookie;
-		for (char *w = strtok_r(got.text, " ", &save); w != NULL; w = strtok_r(NULL, " ", &save))
+		for (char *w = strtok_r(got.text, " ", &save); w != NULL;
+		     w = strtok_r(NULL, " ", &save))
 			if (w[0] == 'f')
 				assert_int_equal(unlinkat(f->files, w, 0), 0);
 	}
@@ -344,15 +345,18 @@ static void test_links_and_nodes(void **state)
 	struct inode *ino, *dir;
 	char text[64];
 
-	assert_int_equal(fileops_symlink(&f->owner, f->root, "l", "../../etc/passwd", &mode, &ino), 0);
+	assert_int_equal(fileops_symlink(&f->owner, f->root, "l", "../../etc/passwd", &mode, &ino),
+			 0);
 	assert_int_equal(fileops_readlink(&f->owner, ino, text, sizeof(text)), 16);
 	assert_memory_equal(text, "../../etc/passwd", 16);
-	assert_int_equal(fileops_setattr(&f->owner, ino, &mode, NULL), -EINVAL); /* links have none */
+	assert_int_equal(fileops_setattr(&f->owner, ino, &mode, NULL),
+			 -EINVAL); /* links have none */
 	inode_unref(f->inodes, ino);
 	assert_int_equal(fileops_mknod(&f->owner, f->root, "fifo", S_IFIFO, &mode, &ino), 0);
 	assert_int_equal(mode_of(f, "fifo"), 0640);
 	assert_int_equal(fileops_readlink(&f->owner, ino, text, sizeof(text)), -EINVAL);
-	assert_int_equal(fileops_write(&f->owner, ino, 0, "x", 1, FILEOPS_UNSTABLE), -EINVAL); /* never opened */
+	assert_int_equal(fileops_write(&f->owner, ino, 0, "x", 1, FILEOPS_UNSTABLE),
+			 -EINVAL); /* never opened */
 	inode_unref(f->inodes, ino);
 	assert_int_equal(fileops_mknod(&f->owner, f->root, "dev", S_IFCHR, &mode, &ino), -EPERM);
 	assert_int_equal(fileops_mkdir(&f->owner, f->root, "d", &open_mode, &dir), 0);
@@ -365,7 +369,7 @@ static void test_links_and_nodes(void **state)
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 	const struct CMUnitTest tests[] = {
 		T(test_modes_are_as_asked_whatever_the_umask),
 		T(test_guarded_and_unchecked),

@@ -9,7 +9,7 @@
 #include "workspace/files.h"
 #include "workspace/files_priv.h"
 
-/* ---- pure ----------------------------------------------------------------- */
+/* ---- pure --------------------------------------------------------------- */
 
 static void test_paths_are_normalised_and_kept_inside(void **state)
 {
@@ -18,20 +18,20 @@ static void test_paths_are_normalised_and_kept_inside(void **state)
 		int rc;
 		const char *rel;
 	} cases[] = {
-		{"", 0, ""},
-		{"/", 0, ""},
-		{".", 0, ""},
-		{"a", 0, "a"},
-		{"/a//b/./c/", 0, "a/b/c"},
-		{"a/../b", 0, "b"},
-		{"a/b/..", 0, "a"},
-		{"a/..", 0, ""},
-		{"...", 0, "..."},
-		{"..a/b..", 0, "..a/b.."},
-		{"..", -EXDEV, NULL},
-		{"a/../..", -EXDEV, NULL},
-		{"/../a", -EXDEV, NULL},
-		{"a/b/../../../c", -EXDEV, NULL},
+		{ "", 0, "" },
+		{ "/", 0, "" },
+		{ ".", 0, "" },
+		{ "a", 0, "a" },
+		{ "/a//b/./c/", 0, "a/b/c" },
+		{ "a/../b", 0, "b" },
+		{ "a/b/..", 0, "a" },
+		{ "a/..", 0, "" },
+		{ "...", 0, "..." },
+		{ "..a/b..", 0, "..a/b.." },
+		{ "..", -EXDEV, NULL },
+		{ "a/../..", -EXDEV, NULL },
+		{ "/../a", -EXDEV, NULL },
+		{ "a/b/../../../c", -EXDEV, NULL },
 	};
 	char rel[FILES_PATH_MAX + 1];
 
@@ -68,12 +68,12 @@ static void test_paths_have_limits(void **state)
 
 static void test_conditions_are_read_strictly(void **state)
 {
-	static const char *const good[] = {"*",       " * ",     "\"\"",
-					   "\"a\"",   "W/\"a\"", "\"a\" , W/\"b\"",
-					   ",\"a\",", "\"a,b\"", "\"\xff\""};
-	static const char *const bad[] = {"",         " ",           ",",        "a",  "\"a",
-					  "a\"",      "\"a\" \"b\"", "w/\"a\"",  "W/", "*, \"a\"",
-					  "\"a\", *", "\"a b\"",     "\"a\x7f\""};
+	static const char *const good[] = { "*",       " * ",     "\"\"",
+					    "\"a\"",   "W/\"a\"", "\"a\" , W/\"b\"",
+					    ",\"a\",", "\"a,b\"", "\"\xff\"" };
+	static const char *const bad[] = { "",         " ",           ",",        "a",  "\"a",
+					   "a\"",      "\"a\" \"b\"", "w/\"a\"",  "W/", "*, \"a\"",
+					   "\"a\", *", "\"a b\"",     "\"a\x7f\"" };
 	struct files_condition c;
 
 	(void)state;
@@ -116,7 +116,7 @@ static void test_conditions_compare_as_rfc_9110_says(void **state)
 	assert_false(none);
 }
 
-/* ---- with a workspace ----------------------------------------------------- */
+/* ---- with a workspace --------------------------------------------------- */
 
 static int set_up(void **state)
 {
@@ -135,7 +135,7 @@ static int tear_down(void **state)
 
 static void assert_content(struct ws_fixture *f, const char *rel, const char *want)
 {
-	struct buf b = {0};
+	struct buf b = { 0 };
 
 	assert_int_equal(files_read_whole(f->ws, rel, 1000, &b, NULL, NULL), 0);
 	assert_int_equal(b.len, strlen(want));
@@ -149,7 +149,7 @@ static void test_a_tag_is_the_same_however_it_is_made(void **state)
 	struct files_result r;
 	struct files_staged *s;
 	char etag[FILES_ETAG_LEN];
-	struct buf b = {0};
+	struct buf b = { 0 };
 
 	assert_int_equal(files_write_whole(f->ws, "a", "hello", 5, NULL, 0, &r), 0);
 	assert_true(r.is_new);
@@ -169,7 +169,7 @@ static void test_a_tag_is_the_same_however_it_is_made(void **state)
 static void test_what_replaces_and_what_must_be_there(void **state)
 {
 	struct ws_fixture *f = *state;
-	const struct files_condition create = {.if_none_match = "*"};
+	const struct files_condition create = { .if_none_match = "*" };
 	struct files_result r;
 
 	assert_int_equal(files_write_whole(f->ws, "d/a", "1", 1, NULL, FILES_EXISTING, &r),
@@ -209,7 +209,7 @@ static void test_a_link_may_lead_anywhere_inside(void **state)
 	assert_int_equal(files_mkdir(f->ws, "abs/x", true), -EXDEV);
 }
 
-/* ---- locks ---------------------------------------------------------------- */
+/* ---- locks -------------------------------------------------------------- */
 
 struct racer {
 	struct ws_fixture *f;
@@ -224,9 +224,9 @@ static void *count_up(void *arg)
 
 	while (r->n < 200) {
 		char etag[FILES_ETAG_LEN], text[16];
-		struct files_condition c = {.if_match = etag};
+		struct files_condition c = { .if_match = etag };
 		struct files_result result;
-		struct buf b = {0};
+		struct buf b = { 0 };
 		int rc, n;
 
 		if (files_read_whole(r->f->ws, r->paths[r->n % 2], 16, &b, etag, NULL) < 0)
@@ -254,7 +254,8 @@ static void test_no_update_is_lost_by_whatever_path(void **state)
 	assert_int_equal(symlinkat("../n", f->files, "d/link"), 0);
 	assert_int_equal(symlinkat("d", f->files, "e"), 0);
 	for (size_t i = 0; i < ARRAY_LEN(racers); i++) {
-		racers[i] = (struct racer){f, {i % 2 ? "n" : "e/link", i / 2 ? "d/link" : "n"}, 0};
+		racers[i] =
+			(struct racer){ f, { i % 2 ? "n" : "e/link", i / 2 ? "d/link" : "n" }, 0 };
 		assert_int_equal(pthread_create(&threads[i], NULL, count_up, &racers[i]), 0);
 	}
 	for (size_t i = 0; i < ARRAY_LEN(racers); i++) {
@@ -282,7 +283,7 @@ static void *move_around(void *arg)
 static void test_moves_in_both_directions_do_not_wait_for_each_other(void **state)
 {
 	struct ws_fixture *f = *state;
-	struct racer racers[2] = {{f, {"a", "b"}, 0}, {f, {"b", "a"}, 0}};
+	struct racer racers[2] = { { f, { "a", "b" }, 0 }, { f, { "b", "a" }, 0 } };
 	struct files_info info;
 	pthread_t threads[2];
 
@@ -296,7 +297,7 @@ static void test_moves_in_both_directions_do_not_wait_for_each_other(void **stat
 	assert_int_equal(files_stat(f->ws, "a", &info) + files_stat(f->ws, "b", &info), -ENOENT);
 }
 
-/* ---- copies --------------------------------------------------------------- */
+/* ---- copies ------------------------------------------------------------- */
 
 static void test_a_copy_keeps_modes_that_shut_us_out_and_holes(void **state)
 {

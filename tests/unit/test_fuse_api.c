@@ -19,7 +19,7 @@ static void test_by_name_or_id(void **state)
 {
 	static const struct {
 		const char *wanted, *path;
-	} good[] = {{"one", "/i1"}, {"i1", "/i1"}, {"i4", "/i4"}, {"i5", "/i5"}};
+	} good[] = { { "one", "/i1" }, { "i1", "/i1" }, { "i4", "/i4" }, { "i5", "/i5" } };
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(good); i++) {
@@ -37,21 +37,21 @@ static void test_what_cannot_be_chosen_is_refused(void **state)
 		const char *body, *wanted;
 		int rc;
 	} bad[] = {
-		{list, "none", -ENOENT},
-		{list, "two", -ENOENT},
-		{list, "twin", -ENOTUNIQ},
-		{"{}", "one", -EBADMSG},
-		{"[]", "one", -EBADMSG},
-		{"<html>", "one", -EBADMSG},
-		{"{\"workspaces\":3}", "one", -EBADMSG},
-		{"{\"workspaces\":[1,null,\"x\"]}", "one", -ENOENT},
-		{"{\"workspaces\":[{\"id\":\"one\",\"nfs_url\":\"http://h/\"}]}", "one", -EINVAL},
+		{ list, "none", -ENOENT },
+		{ list, "two", -ENOENT },
+		{ list, "twin", -ENOTUNIQ },
+		{ "{}", "one", -EBADMSG },
+		{ "[]", "one", -EBADMSG },
+		{ "<html>", "one", -EBADMSG },
+		{ "{\"workspaces\":3}", "one", -EBADMSG },
+		{ "{\"workspaces\":[1,null,\"x\"]}", "one", -ENOENT },
+		{ "{\"workspaces\":[{\"id\":\"one\",\"nfs_url\":\"http://h/\"}]}", "one", -EINVAL },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		struct fuse_target t;
-		struct err err = {0};
+		struct err err = { 0 };
 
 		assert_int_equal(
 			fuse_api_pick(bad[i].body, strlen(bad[i].body), bad[i].wanted, &t, &err),

@@ -9,8 +9,8 @@
 #include "base/cleanup.h"
 #include "tests/unit/unit.h"
 
-static const struct fuse_attr_map mapped = {.is_on = true, .uid = 7, .gid = 8, .umask = 022};
-static const struct fuse_attr_map plain = {.is_on = false};
+static const struct fuse_attr_map mapped = { .is_on = true, .uid = 7, .gid = 8, .umask = 022 };
+static const struct fuse_attr_map plain = { .is_on = false };
 
 static const fattr3 sample = {
 	.type = NF3REG,
@@ -20,10 +20,10 @@ static const fattr3 sample = {
 	.gid = 1001,
 	.size = 5ull << 32,
 	.used = 4097,
-	.rdev = {3, 4},
+	.rdev = { 3, 4 },
 	.fileid = 99,
-	.mtime = {1, 2},
-	.ctime = {3, 4},
+	.mtime = { 1, 2 },
+	.ctime = { 3, 4 },
 };
 
 static void test_the_mounting_user_is_shown_as_owner(void **state)
@@ -46,8 +46,8 @@ static void test_the_mounting_user_is_shown_as_owner(void **state)
 
 static void test_every_type_has_its_bits(void **state)
 {
-	static const mode_t want[] = {S_IFREG, S_IFDIR,  S_IFBLK, S_IFCHR,
-				      S_IFLNK, S_IFSOCK, S_IFIFO};
+	static const mode_t want[] = { S_IFREG, S_IFDIR,  S_IFBLK, S_IFCHR,
+				       S_IFLNK, S_IFSOCK, S_IFIFO };
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(want); i++)
@@ -57,7 +57,7 @@ static void test_every_type_has_its_bits(void **state)
 
 static void test_a_file_may_be_given_to_its_shown_owner_only(void **state)
 {
-	struct stat st = {.st_uid = 7, .st_gid = 8};
+	struct stat st = { .st_uid = 7, .st_gid = 8 };
 	sattr3 s;
 
 	(void)state;
@@ -72,10 +72,10 @@ static void test_a_file_may_be_given_to_its_shown_owner_only(void **state)
 
 static void test_times_and_size_are_passed_on(void **state)
 {
-	const struct stat st = {.st_mode = S_IFREG | 04755,
-				.st_size = 42,
-				.st_mtim = {.tv_sec = 5, .tv_nsec = 6},
-				.st_atim = {.tv_sec = -1}};
+	const struct stat st = { .st_mode = S_IFREG | 04755,
+				 .st_size = 42,
+				 .st_mtim = { .tv_sec = 5, .tv_nsec = 6 },
+				 .st_atim = { .tv_sec = -1 } };
 	sattr3 s;
 
 	(void)state;
@@ -99,10 +99,10 @@ static void test_times_and_size_are_passed_on(void **state)
 
 static wcc_data change(const fattr3 *before, const fattr3 *after)
 {
-	wcc_data w = {.before.attributes_follow = TRUE, .after.attributes_follow = TRUE};
+	wcc_data w = { .before.attributes_follow = TRUE, .after.attributes_follow = TRUE };
 
 	w.before.pre_op_attr_u.attributes =
-		(wcc_attr){.size = before->size, .mtime = before->mtime, .ctime = before->ctime};
+		(wcc_attr){ .size = before->size, .mtime = before->mtime, .ctime = before->ctime };
 	w.after.post_op_attr_u.attributes = *after;
 	return w;
 }

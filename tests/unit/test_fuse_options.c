@@ -14,16 +14,16 @@ static void test_targets_are_read_in_every_form(void **state)
 		const char *text, *host, *path;
 		uint16_t port;
 	} good[] = {
-		{"h:/id", "h", "/id", 2049},
-		{"h:99:/id", "h", "/id", 99},
-		{"127.0.0.1:2050:/id/sub/", "127.0.0.1", "/id/sub", 2050},
-		{"[::1]:/id", "::1", "/id", 2049},
-		{"[fe80::1]:77:/id", "fe80::1", "/id", 77},
-		{"nfs://h/id", "h", "/id", 2049},
-		{"nfs://h:80/id", "h", "/id", 80},
-		{"nfs://[::1]:80/id", "::1", "/id", 80},
-		{"h:/", "h", "/", 2049},
-		{"h:/a:/b", "h", "/a:/b", 2049},
+		{ "h:/id", "h", "/id", 2049 },
+		{ "h:99:/id", "h", "/id", 99 },
+		{ "127.0.0.1:2050:/id/sub/", "127.0.0.1", "/id/sub", 2050 },
+		{ "[::1]:/id", "::1", "/id", 2049 },
+		{ "[fe80::1]:77:/id", "fe80::1", "/id", 77 },
+		{ "nfs://h/id", "h", "/id", 2049 },
+		{ "nfs://h:80/id", "h", "/id", 80 },
+		{ "nfs://[::1]:80/id", "::1", "/id", 80 },
+		{ "h:/", "h", "/", 2049 },
+		{ "h:/a:/b", "h", "/a:/b", 2049 },
 	};
 
 	(void)state;
@@ -41,13 +41,14 @@ static void test_targets_that_are_none_are_refused(void **state)
 {
 	static const char *const bad[] = {
 		"",       "h",       "/id",       ":/id",    "h:0:/id", "h:65536:/id",    "h:x:/id",
-		"h::/id", "nfs://h", "nfs:///id", "a/b:/id", "[]:/id",  "h:123456789:/id"};
+		"h::/id", "nfs://h", "nfs:///id", "a/b:/id", "[]:/id",  "h:123456789:/id"
+	};
 	char longer[2 * FUSE_TARGET_MAX];
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		struct fuse_target t;
-		struct err err = {0};
+		struct err err = { 0 };
 
 		assert_int_equal(fuse_options_parse_target(bad[i], &t, &err), -EINVAL);
 		assert_true(err.msg[0] != '\0');
@@ -55,7 +56,7 @@ static void test_targets_that_are_none_are_refused(void **state)
 	memset(longer, 'x', sizeof(longer));
 	memcpy(longer, "h:/", 3);
 	longer[sizeof(longer) - 1] = '\0';
-	assert_int_equal(fuse_options_parse_target(longer, &(struct fuse_target){0}, NULL),
+	assert_int_equal(fuse_options_parse_target(longer, &(struct fuse_target){ 0 }, NULL),
 			 -EINVAL);
 }
 
@@ -141,7 +142,7 @@ static void test_wrong_lines_are_refused(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		struct fuse_options o;
-		struct err err = {0};
+		struct err err = { 0 };
 		char line[128];
 
 		(void)snprintf(line, sizeof(line), "%s", bad[i]);

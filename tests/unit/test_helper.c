@@ -65,7 +65,7 @@ static int run_check(enum check c, int dir)
 	case CHECK_FORK:
 		return result(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
 	case CHECK_EXEC:
-		return result(execve("/bin/true", (char *[]){NULL}, NULL));
+		return result(execve("/bin/true", (char *[]){ NULL }, NULL));
 	case CHECK_KILL:
 		return result(kill(getppid(), 0));
 	case CHECK_PTRACE:
@@ -100,7 +100,7 @@ static int ask(struct helper *h, enum check c, int dir)
 	int sv[2], got = -1;
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv), 0);
-	assert_int_equal(helper_spawn(h, &c, sizeof(c), (const int[]){dir, sv[1]}, 2), 0);
+	assert_int_equal(helper_spawn(h, &c, sizeof(c), (const int[]){ dir, sv[1] }, 2), 0);
 	(void)close(sv[1]);
 	if (io_read_full(sv[0], &got, sizeof(got)) != sizeof(got))
 		got = -1;
@@ -165,7 +165,7 @@ static void kill_only_child(void)
 	text[strcspn(text, " ")] = '\0';
 	assert_int_equal(io_parse_u64(text, 2, UINT32_MAX, &pid), 0);
 	assert_int_equal(kill((pid_t)pid, SIGKILL), 0);
-	assert_int_equal(waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
+	assert_int_equal(waitid(P_PID, (id_t)pid, &(siginfo_t){ 0 }, WEXITED | WNOWAIT), 0);
 }
 
 static void test_a_helper_that_is_gone_is_told_of(void **state)
@@ -175,10 +175,10 @@ static void test_a_helper_that_is_gone_is_told_of(void **state)
 	struct helper *h = NULL;
 
 	assert_int_equal(helper_start(worker, &h, NULL), 0);
-	assert_int_equal(helper_spawn(h, &c, 0, (const int[]){d->fd}, 1), -EINVAL);
+	assert_int_equal(helper_spawn(h, &c, 0, (const int[]){ d->fd }, 1), -EINVAL);
 	assert_int_equal(helper_spawn(h, &c, sizeof(c), NULL, 0), -EINVAL);
 	kill_only_child();
-	assert_int_equal(helper_spawn(h, &c, sizeof(c), (const int[]){d->fd}, 1), -EPIPE);
+	assert_int_equal(helper_spawn(h, &c, sizeof(c), (const int[]){ d->fd }, 1), -EPIPE);
 	helper_stop(h);
 }
 

@@ -9,7 +9,7 @@
 #define HOST "Host: localhost\r\n"
 #define GET  "GET /hello HTTP/1.1\r\n" HOST "\r\n"
 
-/* ---- routes -------------------------------------------------------------- */
+/* ---- routes ------------------------------------------------------------- */
 
 static void hello(struct http_request *req)
 {
@@ -74,8 +74,9 @@ static void on_abort(struct http_request *req)
 
 static void upload(struct http_request *req)
 {
-	req->hooks = (struct http_request_hooks){
-		.on_body = on_body, .on_body_end = on_body_end, .on_abort = on_abort};
+	req->hooks = (struct http_request_hooks){ .on_body = on_body,
+						  .on_body_end = on_body_end,
+						  .on_abort = on_abort };
 	seen.req = req;
 }
 
@@ -87,25 +88,25 @@ static void refuse_upload(struct http_request *req)
 
 static void download(struct http_request *req)
 {
-	req->hooks = (struct http_request_hooks){.on_drain = on_drain, .on_abort = on_abort};
+	req->hooks = (struct http_request_hooks){ .on_drain = on_drain, .on_abort = on_abort };
 	seen.req = req;
 	assert_int_equal(http_conn_stream_begin(req, 200, "text/plain", -1), 0);
 }
 
 static const struct http_route rows[] = {
-	{HTTP_M_GET, "/hello", hello, 0},
-	{HTTP_M_POST, "/echo", echo, 0},
-	{HTTP_M_GET, "/big", big, 0},
-	{HTTP_M_GET, "/pool", hello, R_POOL},
-	{HTTP_M_PUT, "/upload", upload, R_STREAM},
-	{HTTP_M_PUT, "/refuse", refuse_upload, R_STREAM},
-	{HTTP_M_GET, "/download", download, R_STREAM},
+	{ HTTP_M_GET, "/hello", hello, 0 },
+	{ HTTP_M_POST, "/echo", echo, 0 },
+	{ HTTP_M_GET, "/big", big, 0 },
+	{ HTTP_M_GET, "/pool", hello, R_POOL },
+	{ HTTP_M_PUT, "/upload", upload, R_STREAM },
+	{ HTTP_M_PUT, "/refuse", refuse_upload, R_STREAM },
+	{ HTTP_M_GET, "/download", download, R_STREAM },
 };
-static const struct http_routes routes = {rows, ARRAY_LEN(rows)};
+static const struct http_routes routes = { rows, ARRAY_LEN(rows) };
 
 static const struct http_server_options options = {
 	.host = "127.0.0.1",
-	.limits = {.max_json_body = 100000, .max_unsent = 16384},
+	.limits = { .max_json_body = 100000, .max_unsent = 16384 },
 };
 
 static struct http_memory m;
@@ -130,8 +131,7 @@ static bool says(const char *word)
 	return strstr(http_memory_text(&m), word) != NULL;
 }
 
-/* ---- whole requests
- * ------------------------------------------------------------------------------ */
+/* ---- whole requests ----------------------------------------------------- */
 
 static void test_a_request_is_answered_and_the_connection_kept(void **state)
 {
@@ -249,8 +249,7 @@ static void test_closing_is_announced_and_done(void **state)
 	assert_false(m.is_closed);
 }
 
-/* ---- refusals
- * -------------------------------------------------------------------------------------- */
+/* ---- refusals ----------------------------------------------------------- */
 
 static void test_what_cannot_be_framed_gets_one_answer_and_an_end(void **state)
 {
@@ -258,32 +257,33 @@ static void test_what_cannot_be_framed_gets_one_answer_and_an_end(void **state)
 		const char *text;
 		int want;
 	} cases[] = {
-		{"GET /hello HTTP/1.1\n" HOST "\r\n", 400},
-		{"GET /hello HTTP/1.1\r\n\r\n", 400},
-		{"GET /hello HTTP/1.1\r\n" HOST HOST "\r\n", 400},
-		{"GET /hello HTTP/1.1\r\n" HOST "A : b\r\n\r\n", 400},
-		{"GET /hello HTTP/1.1\r\n" HOST "A: b\r\n c\r\n\r\n", 400},
-		{"GET /hello HTTP/3.0\r\n" HOST "\r\n", 505},
-		{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505},
-		{"CONNECT a:1 HTTP/1.1\r\n" HOST "\r\n", 400},
-		{"POST /echo HTTP/1.1\r\n" HOST
-		 "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-		 400},
-		{"POST /echo HTTP/1.1\r\n" HOST
-		 "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
-		 400},
-		{"POST /echo HTTP/1.1\r\n" HOST
-		 "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
-		 400},
-		{"POST /echo HTTP/1.0\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
-		{"POST /echo HTTP/1.1\r\n" HOST
-		 "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
-		 400},
-		{"POST /echo HTTP/1.1\r\n" HOST
-		 "Transfer-Encoding: chunked\r\n\r\n5\r\nhelloXX0\r\n\r\n",
-		 400},
-		{"POST /echo HTTP/1.1\r\n" HOST "Expect: tea\r\nContent-Length: 1\r\n\r\n", 417},
-		{"\x16\x03\x01\x02\n", 400},
+		{ "GET /hello HTTP/1.1\n" HOST "\r\n", 400 },
+		{ "GET /hello HTTP/1.1\r\n\r\n", 400 },
+		{ "GET /hello HTTP/1.1\r\n" HOST HOST "\r\n", 400 },
+		{ "GET /hello HTTP/1.1\r\n" HOST "A : b\r\n\r\n", 400 },
+		{ "GET /hello HTTP/1.1\r\n" HOST "A: b\r\n c\r\n\r\n", 400 },
+		{ "GET /hello HTTP/3.0\r\n" HOST "\r\n", 505 },
+		{ "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505 },
+		{ "CONNECT a:1 HTTP/1.1\r\n" HOST "\r\n", 400 },
+		{ "POST /echo HTTP/1.1\r\n" HOST
+		  "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		  400 },
+		{ "POST /echo HTTP/1.1\r\n" HOST
+		  "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+		  400 },
+		{ "POST /echo HTTP/1.1\r\n" HOST
+		  "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+		  400 },
+		{ "POST /echo HTTP/1.0\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		  400 },
+		{ "POST /echo HTTP/1.1\r\n" HOST
+		  "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
+		  400 },
+		{ "POST /echo HTTP/1.1\r\n" HOST
+		  "Transfer-Encoding: chunked\r\n\r\n5\r\nhelloXX0\r\n\r\n",
+		  400 },
+		{ "POST /echo HTTP/1.1\r\n" HOST "Expect: tea\r\nContent-Length: 1\r\n\r\n", 417 },
+		{ "\x16\x03\x01\x02\n", 400 },
 	};
 
 	(void)state;
@@ -335,8 +335,7 @@ static void test_a_chunked_body_that_grows_too_large_is_413(void **state)
 	assert_int_equal(m.core.bodies_bytes, 0);
 }
 
-/* ---- 100-continue
- * ---------------------------------------------------------------------------------- */
+/* ---- 100-continue ------------------------------------------------------- */
 
 static void test_continue_is_said_when_the_body_is_wanted(void **state)
 {
@@ -384,8 +383,7 @@ static void test_continue_is_not_said_when_the_body_is_there_or_the_version_is_o
 	assert_int_equal(http_memory_status(&m), 200);
 }
 
-/* ---- deadlines
- * ------------------------------------------------------------------------------------- */
+/* ---- deadlines ---------------------------------------------------------- */
 
 /* The time at which the present deadline is over; the tick is told, nobody waits. */
 static void let_pass(enum http_deadline d)
@@ -458,8 +456,7 @@ static void test_a_body_that_goes_on_buys_time(void **state)
 	assert_true(m.conn.deadline_since > since);
 }
 
-/* ---- backpressure
- * ----------------------------------------------------------------------------------- */
+/* ---- backpressure ------------------------------------------------------- */
 
 static void test_nothing_more_is_read_while_answers_are_not_taken(void **state)
 {
@@ -488,8 +485,7 @@ static void test_a_failed_send_closes(void **state)
 	assert_true(m.is_closed);
 }
 
-/* ---- streams
- * ---------------------------------------------------------------------------------------- */
+/* ---- streams ------------------------------------------------------------ */
 
 static void test_a_streaming_consumer_gets_the_body_in_runs(void **state)
 {
@@ -582,8 +578,7 @@ static void test_a_stream_waits_for_a_slow_reader(void **state)
 	assert_true(m.is_closed);
 }
 
-/* ---- stopping, recycling
- * ----------------------------------------------------------------------------- */
+/* ---- stopping, recycling ------------------------------------------------ */
 
 static void test_draining_closes_idle_ones_and_finishes_the_others(void **state)
 {
@@ -616,7 +611,7 @@ static void test_an_idle_connection_holds_no_buffers(void **state)
 
 static void test_requests_are_counted_by_route_and_class(void **state)
 {
-	struct buf out = {0};
+	struct buf out = { 0 };
 
 	(void)state;
 	http_memory_feed(&m, GET GET "GET /nothing HTTP/1.1\r\n" HOST "\r\n");

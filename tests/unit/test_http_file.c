@@ -73,15 +73,16 @@ static void cleanup(struct http_request *req)
 
 static void upload(struct http_request *req)
 {
-	req->hooks = (struct http_request_hooks){
-		.on_body = on_body, .on_body_end = on_body_end, .cleanup = cleanup};
+	req->hooks = (struct http_request_hooks){ .on_body = on_body,
+						  .on_body_end = on_body_end,
+						  .cleanup = cleanup };
 	(void)http_conn_run_step(req, prepare, prepared);
 }
 
 static void collect(struct http_request *req)
 {
 	req->collects = true;
-	req->hooks = (struct http_request_hooks){.on_body_end = on_body_end, .cleanup = cleanup};
+	req->hooks = (struct http_request_hooks){ .on_body_end = on_body_end, .cleanup = cleanup };
 	(void)http_conn_run_step(req, prepare, prepared);
 }
 
@@ -96,15 +97,15 @@ static void try_it(struct http_request *req)
 }
 
 static const struct http_route rows[] = {
-	{HTTP_M_GET, "/try", try_it, R_POOL | R_TRY},
-	{HTTP_M_GET, "/file", file, 0},
-	{HTTP_M_GET, "/hello", hello, 0},
-	{HTTP_M_PUT, "/upload", upload, R_STREAM},
-	{HTTP_M_PUT, "/collect", collect, R_STREAM},
+	{ HTTP_M_GET, "/try", try_it, R_POOL | R_TRY },
+	{ HTTP_M_GET, "/file", file, 0 },
+	{ HTTP_M_GET, "/hello", hello, 0 },
+	{ HTTP_M_PUT, "/upload", upload, R_STREAM },
+	{ HTTP_M_PUT, "/collect", collect, R_STREAM },
 };
-static const struct http_routes routes = {rows, ARRAY_LEN(rows)};
-static const struct http_server_options options = {.host = "127.0.0.1",
-						   .limits = {.max_json_body = 1000}};
+static const struct http_routes routes = { rows, ARRAY_LEN(rows) };
+static const struct http_server_options options = { .host = "127.0.0.1",
+						    .limits = { .max_json_body = 1000 } };
 static struct http_memory m;
 
 /* The pool takes what it is given, and runs the eldest when the test says so. */
@@ -146,7 +147,7 @@ static void run_pool(void)
 	http_conn_handler_done(&m.core, req);
 }
 
-/* ---- answers from a descriptor -------------------------------------------- */
+/* ---- answers from a descriptor ------------------------------------------ */
 
 static size_t n_x(void)
 {
@@ -213,7 +214,7 @@ static void test_a_client_may_leave_in_the_middle_of_a_file(void **state)
 	assert_true(m.is_closed);
 }
 
-/* ---- steps ---------------------------------------------------------------- */
+/* ---- steps -------------------------------------------------------------- */
 
 #define PUT(path, more) "PUT " path " HTTP/1.1\r\n" HOST more "\r\n"
 

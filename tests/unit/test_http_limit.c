@@ -10,7 +10,7 @@
 
 static struct http_peer peer_at(const char *text)
 {
-	struct http_peer p = {0};
+	struct http_peer p = { 0 };
 
 	assert_int_equal(inet_pton(AF_INET6, text, &p.addr), 1);
 	return p;

@@ -12,7 +12,7 @@
 #include "http/http_head.h"
 #include "http/http_request.h"
 
-/* ---- heads --------------------------------------------------------------- */
+/* ---- heads -------------------------------------------------------------- */
 
 static void test_head_is_found_however_the_bytes_are_cut(void **state)
 {
@@ -21,7 +21,7 @@ static void test_head_is_found_however_the_bytes_are_cut(void **state)
 
 	(void)state;
 	for (size_t cut = 0; cut < end; cut++) {
-		struct http_head_scan s = {0};
+		struct http_head_scan s = { 0 };
 
 		assert_int_equal(http_head_scan(&s, text, cut), 0);
 		assert_int_equal(http_head_scan(&s, text, sizeof(text) - 1), 1);
@@ -43,7 +43,7 @@ static char *repeat(char c, size_t n)
 
 static int scan(const char *p, size_t n)
 {
-	struct http_head_scan s = {0};
+	struct http_head_scan s = { 0 };
 
 	return http_head_scan(&s, p, n);
 }
@@ -90,31 +90,31 @@ static void test_head_lines_beyond_doubt(void **state)
 		const char *text;
 		int want;
 	} cases[] = {
-		{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", 0},
-		{"GET / HTTP/1.0\r\n\r\n", 0},
-		{"G!T /a?b=c#d HTTP/1.1\r\nA:\r\nB: \t\xff\r\n\r\n", 0},
-		{"GET / HTTP/2.0\r\n\r\n", -505},
-		{"GET / HTTP/1.2\r\n\r\n", -505},
-		{"GET / HTTP/0.9\r\n\r\n", -505},
-		{"GET / HTTP/1.1 \r\n\r\n", -400},
-		{"GET / HTTP/11\r\n\r\n", -400},
-		{"GET / http/1.1\r\n\r\n", -400},
-		{"GET  / HTTP/1.1\r\n\r\n", -400},
-		{"GET /  HTTP/1.1\r\n\r\n", -400},
-		{"GET\t/ HTTP/1.1\r\n\r\n", -400},
-		{" GET / HTTP/1.1\r\n\r\n", -400},
-		{"GET /\r\n\r\n", -400},
-		{"GET \r\n\r\n", -400},
-		{"GET /\x01 HTTP/1.1\r\n\r\n", -400},
-		{"GET /\xc3\xa9 HTTP/1.1\r\n\r\n", -400},
-		{"GET / HTTP/1.1\r\nA : b\r\n\r\n", -400},
-		{"GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n", -400},
-		{"GET / HTTP/1.1\r\n A: b\r\n\r\n", -400},
-		{"GET / HTTP/1.1\r\n: b\r\n\r\n", -400},
-		{"GET / HTTP/1.1\r\nA\r\n\r\n", -400},
-		{"GET / HTTP/1.1\r\nA: b\rc\r\n\r\n", -400},
-		{"GET / HTTP/1.1\r\nA: b\x7f\r\n\r\n", -400},
-		{"GET / HTTP/1.1\r\nA: b\r\n", -400},
+		{ "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 0 },
+		{ "GET / HTTP/1.0\r\n\r\n", 0 },
+		{ "G!T /a?b=c#d HTTP/1.1\r\nA:\r\nB: \t\xff\r\n\r\n", 0 },
+		{ "GET / HTTP/2.0\r\n\r\n", -505 },
+		{ "GET / HTTP/1.2\r\n\r\n", -505 },
+		{ "GET / HTTP/0.9\r\n\r\n", -505 },
+		{ "GET / HTTP/1.1 \r\n\r\n", -400 },
+		{ "GET / HTTP/11\r\n\r\n", -400 },
+		{ "GET / http/1.1\r\n\r\n", -400 },
+		{ "GET  / HTTP/1.1\r\n\r\n", -400 },
+		{ "GET /  HTTP/1.1\r\n\r\n", -400 },
+		{ "GET\t/ HTTP/1.1\r\n\r\n", -400 },
+		{ " GET / HTTP/1.1\r\n\r\n", -400 },
+		{ "GET /\r\n\r\n", -400 },
+		{ "GET \r\n\r\n", -400 },
+		{ "GET /\x01 HTTP/1.1\r\n\r\n", -400 },
+		{ "GET /\xc3\xa9 HTTP/1.1\r\n\r\n", -400 },
+		{ "GET / HTTP/1.1\r\nA : b\r\n\r\n", -400 },
+		{ "GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n", -400 },
+		{ "GET / HTTP/1.1\r\n A: b\r\n\r\n", -400 },
+		{ "GET / HTTP/1.1\r\n: b\r\n\r\n", -400 },
+		{ "GET / HTTP/1.1\r\nA\r\n\r\n", -400 },
+		{ "GET / HTTP/1.1\r\nA: b\rc\r\n\r\n", -400 },
+		{ "GET / HTTP/1.1\r\nA: b\x7f\r\n\r\n", -400 },
+		{ "GET / HTTP/1.1\r\nA: b\r\n", -400 },
 	};
 	const char *why;
 
@@ -125,7 +125,7 @@ static void test_head_lines_beyond_doubt(void **state)
 	assert_int_equal(http_head_check("GET / HTTP/1.1\r\nA: \0\r\n\r\n", 23, &why), -400);
 }
 
-/* ---- bodies -------------------------------------------------------------- */
+/* ---- bodies ------------------------------------------------------------- */
 
 /* Feeds @text in pieces of @step bytes.  Return: the last result; the data are in @ret. */
 static int decode(enum http_body_kind kind, uint64_t length, const char *text, size_t step,
@@ -153,7 +153,7 @@ static int decode(enum http_body_kind kind, uint64_t length, const char *text, s
 
 static void test_body_by_length_ends_where_it_says(void **state)
 {
-	struct buf got = {0};
+	struct buf got = { 0 };
 	size_t used;
 
 	(void)state;
@@ -173,7 +173,7 @@ static void test_chunked_body_may_arrive_cut_anywhere(void **state)
 
 	(void)state;
 	for (size_t step = 1; step < sizeof(text); step++) {
-		struct buf got = {0};
+		struct buf got = { 0 };
 		size_t used;
 
 		assert_int_equal(decode(HTTP_BODY_CHUNKED, 0, text, step, &got, &used),
@@ -212,7 +212,7 @@ static void test_chunked_body_that_is_not_clean_is_refused(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-		struct buf got = {0};
+		struct buf got = { 0 };
 		size_t used;
 
 		if (decode(HTTP_BODY_CHUNKED, 0, bad[i], strlen(bad[i]), &got, &used) != -EBADMSG)
@@ -224,7 +224,7 @@ static void test_chunked_body_that_is_not_clean_is_refused(void **state)
 static void test_chunk_extensions_and_trailers_are_bounded(void **state)
 {
 	auto_free char *pad = repeat('a', HTTP_TRAILERS_MAX + 1);
-	struct buf text = {0}, got = {0};
+	struct buf text = { 0 }, got = { 0 };
 	size_t used;
 
 	(void)state;
@@ -239,7 +239,7 @@ static void test_chunk_extensions_and_trailers_are_bounded(void **state)
 	buf_free(&got);
 }
 
-/* ---- headers ------------------------------------------------------------- */
+/* ---- headers ------------------------------------------------------------ */
 
 #define HEADERS_MAX 8
 
@@ -274,37 +274,37 @@ static void test_framing_that_two_readers_may_see_differently_is_refused(void **
 		bool is_http10;
 		int want;
 	} cases[] = {
-		{"Host: a", false, 0},
-		{"Host: a\nContent-Length: 5", false, 0},
-		{"Host: a\nTransfer-Encoding: Chunked", false, 0},
-		{"", true, 0},
-		{"", false, -400},
-		{"Host: a\nHost: a", false, -400},
-		{"Host: a\nContent-Length: 5\nTransfer-Encoding: chunked", false, -400},
-		{"Host: a\nTransfer-Encoding: chunked\nContent-Length: 5", false, -400},
-		{"Host: a\nContent-Length: 5\nContent-Length: 5", false, -400},
-		{"Host: a\nTransfer-Encoding: chunked\nTransfer-Encoding: chunked", false, -400},
-		{"Host: a\nTransfer-Encoding: chunked, chunked", false, -400},
-		{"Host: a\nTransfer-Encoding: gzip, chunked", false, -400},
-		{"Host: a\nTransfer-Encoding: identity", false, -400},
-		{"Host: a\nTransfer-Encoding: ", false, -400},
-		{"Transfer-Encoding: chunked", true, -400},
-		{"Host: a\nContent-Length: +5", false, -400},
-		{"Host: a\nContent-Length: 5, 5", false, -400},
-		{"Host: a\nContent-Length: 0x5", false, -400},
-		{"Host: a\nContent-Length: -1", false, -400},
-		{"Host: a\nContent-Length: ", false, -400},
-		{"Host: a\nContent-Length: 99999999999999999999", false, -400},
-		{"Host: a\nAuthorization: a\nAuthorization: b", false, -400},
-		{"Host: a\nOrigin: a\nOrigin: b", false, -400},
-		{"Host: a\nExpect: 100-Continue", false, 0},
-		{"Host: a\nExpect: tea", false, -417},
-		{"Expect: tea", true, 0},
+		{ "Host: a", false, 0 },
+		{ "Host: a\nContent-Length: 5", false, 0 },
+		{ "Host: a\nTransfer-Encoding: Chunked", false, 0 },
+		{ "", true, 0 },
+		{ "", false, -400 },
+		{ "Host: a\nHost: a", false, -400 },
+		{ "Host: a\nContent-Length: 5\nTransfer-Encoding: chunked", false, -400 },
+		{ "Host: a\nTransfer-Encoding: chunked\nContent-Length: 5", false, -400 },
+		{ "Host: a\nContent-Length: 5\nContent-Length: 5", false, -400 },
+		{ "Host: a\nTransfer-Encoding: chunked\nTransfer-Encoding: chunked", false, -400 },
+		{ "Host: a\nTransfer-Encoding: chunked, chunked", false, -400 },
+		{ "Host: a\nTransfer-Encoding: gzip, chunked", false, -400 },
+		{ "Host: a\nTransfer-Encoding: identity", false, -400 },
+		{ "Host: a\nTransfer-Encoding: ", false, -400 },
+		{ "Transfer-Encoding: chunked", true, -400 },
+		{ "Host: a\nContent-Length: +5", false, -400 },
+		{ "Host: a\nContent-Length: 5, 5", false, -400 },
+		{ "Host: a\nContent-Length: 0x5", false, -400 },
+		{ "Host: a\nContent-Length: -1", false, -400 },
+		{ "Host: a\nContent-Length: ", false, -400 },
+		{ "Host: a\nContent-Length: 99999999999999999999", false, -400 },
+		{ "Host: a\nAuthorization: a\nAuthorization: b", false, -400 },
+		{ "Host: a\nOrigin: a\nOrigin: b", false, -400 },
+		{ "Host: a\nExpect: 100-Continue", false, 0 },
+		{ "Host: a\nExpect: tea", false, -417 },
+		{ "Expect: tea", true, 0 },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		struct fixture f = {0};
+		struct fixture f = { 0 };
 		const char *why;
 
 		f.req.is_http10 = cases[i].is_http10;
@@ -321,18 +321,18 @@ static void test_connection_header_decides_about_keeping_alive(void **state)
 		const char *headers;
 		bool is_http10, closes;
 	} cases[] = {
-		{"Host: a", false, false},
-		{"Host: a\nConnection: close", false, true},
-		{"Host: a\nConnection: foo , CLOSE", false, true},
-		{"Host: a\nConnection: closed", false, false},
-		{"Host: a\nConnection: keep-alive\nConnection: close", false, true},
-		{"Host: a", true, true},
-		{"Host: a\nConnection: Keep-Alive", true, false},
+		{ "Host: a", false, false },
+		{ "Host: a\nConnection: close", false, true },
+		{ "Host: a\nConnection: foo , CLOSE", false, true },
+		{ "Host: a\nConnection: closed", false, false },
+		{ "Host: a\nConnection: keep-alive\nConnection: close", false, true },
+		{ "Host: a", true, true },
+		{ "Host: a\nConnection: Keep-Alive", true, false },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		struct fixture f = {0};
+		struct fixture f = { 0 };
 		const char *why;
 
 		f.req.is_http10 = cases[i].is_http10;
@@ -343,30 +343,29 @@ static void test_connection_header_decides_about_keeping_alive(void **state)
 	}
 }
 
-/* ---- target and query
- * ----------------------------------------------------------------------------- */
+/* ---- target and query --------------------------------------------------- */
 
 static void test_target_forms(void **state)
 {
 	static const struct {
 		const char *target, *path, *query; /* path NULL: refused */
 	} cases[] = {
-		{"/a/b", "/a/b", ""},
-		{"/a?b=c?d", "/a", "b=c?d"},
-		{"/?", "/", ""},
-		{"http://Example:80/x?y", "/x", "y"},
-		{"http://example:80", "/", ""},
-		{"http://example:80?q", "/", "q"},
-		{"http://other/x", NULL, NULL},
-		{"http://example:80@evil/x", NULL, NULL},
-		{"*", NULL, NULL},
-		{"a/b", NULL, NULL},
-		{"/a#b", NULL, NULL},
+		{ "/a/b", "/a/b", "" },
+		{ "/a?b=c?d", "/a", "b=c?d" },
+		{ "/?", "/", "" },
+		{ "http://Example:80/x?y", "/x", "y" },
+		{ "http://example:80", "/", "" },
+		{ "http://example:80?q", "/", "q" },
+		{ "http://other/x", NULL, NULL },
+		{ "http://example:80@evil/x", NULL, NULL },
+		{ "*", NULL, NULL },
+		{ "a/b", NULL, NULL },
+		{ "/a#b", NULL, NULL },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		struct fixture f = {0};
+		struct fixture f = { 0 };
 		const char *why;
 		int rc;
 
@@ -385,7 +384,7 @@ static void test_target_forms(void **state)
 
 static void test_query_is_decoded_with_plus_as_space(void **state)
 {
-	struct fixture f = {.req.query = "a=1&path=%2Fx+y%2b&empty&a=2&bad=%4&nul=%00&na%6De=v"};
+	struct fixture f = { .req.query = "a=1&path=%2Fx+y%2b&empty&a=2&bad=%4&nul=%00&na%6De=v" };
 	const char *got;
 
 	(void)state;
@@ -405,7 +404,7 @@ static void test_query_is_decoded_with_plus_as_space(void **state)
 
 static void test_request_id_is_echoed_only_when_harmless(void **state)
 {
-	struct fixture f = {0};
+	struct fixture f = { 0 };
 	char line[256];
 
 	(void)state;

@@ -5,22 +5,6 @@
 #include "base/clock.h"
 #include "tests/unit/ws_fixture.h"
 
-static int setup(void **state)
-{
-	struct ws_fixture *f = calloc(1, sizeof(*f));
-
-	fixture_open(f);
-	*state = f;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	fixture_close(*state);
-	free(*state);
-	return 0;
-}
-
 static void test_a_key_finds_the_file_after_rename_and_restart(void **state)
 {
 	struct ws_fixture *f = *state;
@@ -67,7 +51,8 @@ static void test_a_removed_file_is_stale_and_no_other(void **state)
 		fixture_local_file(f, name, "other", 0644);
 	}
 	assert_int_equal(inode_from_key(f->inodes, &key, true, &ino), -ESTALE);
-	assert_int_equal(fileops_stat(&f->owner, f->root, &stx), 0); /* the directory is what it was */
+	assert_int_equal(fileops_stat(&f->owner, f->root, &stx),
+			 0); /* the directory is what it was */
 }
 
 static void test_keys_of_another_file_system_or_workspace_are_stale(void **state)
@@ -249,7 +234,8 @@ static void test_lookups_removals_and_evictions_may_race(void **state)
 	fixture_close_cache(f);
 	fixture_open_cache(f, 20);
 	for (size_t i = 0; i < ARRAY_LEN(t); i++)
-		assert_int_equal(pthread_create(&t[i], NULL, i % 2 == 0 ? lookup_loop : churn_loop, f), 0);
+		assert_int_equal(
+			pthread_create(&t[i], NULL, i % 2 == 0 ? lookup_loop : churn_loop, f), 0);
 	for (size_t i = 0; i < ARRAY_LEN(t); i++)
 		pthread_join(t[i], NULL);
 }
@@ -278,7 +264,7 @@ static void test_a_deleted_workspace_is_stale(void **state)
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 	const struct CMUnitTest tests[] = {
 		T(test_a_key_finds_the_file_after_rename_and_restart),
 		T(test_a_removed_file_is_stale_and_no_other),

@@ -21,7 +21,7 @@ struct house {
 
 static void start(struct house *h)
 {
-	struct ws_registry_options o = {.data_dir = h->dir->path};
+	struct ws_registry_options o = { .data_dir = h->dir->path };
 
 	assert_int_equal(store_open(h->dir->path, NULL, &h->store, NULL), 0);
 	assert_int_equal(ws_registry_open(h->store, &o, &h->reg, NULL), 0);
@@ -30,7 +30,7 @@ static void start(struct house *h)
 
 static void up(struct house *h, const struct data_dir *dir)
 {
-	struct ws_create c = {0};
+	struct ws_create c = { 0 };
 
 	h->dir = dir;
 	start(h);
@@ -138,7 +138,7 @@ static int n_stored(struct house *h)
 	return n;
 }
 
-/* ---- finding ------------------------------------------------------------- */
+/* ---- finding ------------------------------------------------------------ */
 
 static void test_root_files_folders_and_links_are_found(void **state)
 {
@@ -274,7 +274,7 @@ static void test_deeper_than_any_path(void **state)
 	}; /* of 20 bytes: three times PATH_MAX, and far more than descriptors kept */
 	static const char name[] = "a-name-of-20-bytes--";
 	struct house h;
-	struct key middle = {0}, bottom;
+	struct key middle = { 0 }, bottom;
 	int fd;
 
 	up(&h, *state);
@@ -302,7 +302,7 @@ static void test_deeper_than_any_path(void **state)
 	finish(&h);
 }
 
-/* ---- keeping ------------------------------------------------------------- */
+/* ---- keeping ------------------------------------------------------------ */
 
 static void test_notes_reach_the_store_once(void **state)
 {
@@ -312,12 +312,12 @@ static void test_notes_reach_the_store_once(void **state)
 	up(&h, *state);
 	root = key_at(h.files, "");
 	for (uint64_t ino = 1000000; ino < 1003000; ino++) /* three batches */
-		note(&h, (struct key){ino, 1}, root, "x");
-	note(&h, (struct key){1000000, 2}, root, "y"); /* the same inode number again */
+		note(&h, (struct key){ ino, 1 }, root, "x");
+	note(&h, (struct key){ 1000000, 2 }, root, "y"); /* the same inode number again */
 	assert_int_equal(n_stored(&h), 0);
 	assert_int_equal(inode_hints_flush(h.hints, NULL), 0);
 	assert_int_equal(n_stored(&h), 3000);
-	note(&h, (struct key){1000000, 2}, root, "y");
+	note(&h, (struct key){ 1000000, 2 }, root, "y");
 	assert_int_equal(inode_hints_flush(h.hints, NULL), 0);
 	assert_int_equal(n_stored(&h), 3000);
 	finish(&h);
@@ -358,7 +358,7 @@ static void test_a_workspace_that_is_gone_takes_its_hints_along(void **state)
 	finish(&h);
 }
 
-/* ---- threads ------------------------------------------------------------- */
+/* ---- threads ------------------------------------------------------------ */
 
 #define N_FILES 64
 
@@ -403,7 +403,7 @@ static void test_many_seekers_share_walks_while_files_move(void **state)
 		assert_int_equal(unlinkat(h.files, from, 0), 0);
 	}
 	for (size_t i = 0; i < ARRAY_LEN(seekers); i++) {
-		seekers[i] = (struct seeker){.h = &h, .keys = keys};
+		seekers[i] = (struct seeker){ .h = &h, .keys = keys };
 		assert_int_equal(pthread_create(&seekers[i].thread, NULL, seek_all, &seekers[i]),
 				 0);
 	}
@@ -419,7 +419,7 @@ static void test_many_seekers_share_walks_while_files_move(void **state)
 	finish(&h);
 }
 
-/* ---- the walk ------------------------------------------------------------ */
+/* ---- the walk ----------------------------------------------------------- */
 
 struct seen {
 	int n, n_dirs;
@@ -444,7 +444,7 @@ static void test_a_walk_sees_each_entry_once_and_follows_nothing(void **state)
 {
 	struct data_dir *d = *state;
 	struct tree_walk_result res;
-	struct seen seen = {.move_from = -1};
+	struct seen seen = { .move_from = -1 };
 
 	make_dir(d->fd, "a");
 	make_dir(d->fd, "a/b");
@@ -456,7 +456,7 @@ static void test_a_walk_sees_each_entry_once_and_follows_nothing(void **state)
 	assert_int_equal(seen.n_dirs, 2);
 	assert_int_equal(res.n_entries, 5);
 	assert_int_equal(res.first_err, 0);
-	seen = (struct seen){.move_from = -1, .stop_at = 2};
+	seen = (struct seen){ .move_from = -1, .stop_at = 2 };
 	assert_int_equal(tree_walk(d->fd, see, &seen, &res), 77);
 	assert_int_equal(seen.n, 2);
 }
@@ -465,7 +465,7 @@ static void test_a_walk_knows_that_something_moved_under_it(void **state)
 {
 	struct data_dir *d = *state;
 	struct tree_walk_result res;
-	struct seen seen = {.move_from = d->fd};
+	struct seen seen = { .move_from = d->fd };
 
 	make_dir(d->fd, "u");
 	make_dir(d->fd, "v");
@@ -496,8 +496,8 @@ static int exchange_others(void *arg, const struct tree_entry *e)
 		       e->name[0] == 'a'   ? "bc"
 		       : e->name[0] == 'b' ? "ac"
 					   : "ab");
-	assert_int_equal(renameat2(x->root, (char[]){others[0], 0}, x->root, (char[]){others[1], 0},
-				   RENAME_EXCHANGE),
+	assert_int_equal(renameat2(x->root, (char[]){ others[0], 0 }, x->root,
+				   (char[]){ others[1], 0 }, RENAME_EXCHANGE),
 			 0);
 	return 0;
 }
@@ -505,7 +505,7 @@ static int exchange_others(void *arg, const struct tree_entry *e)
 static void test_a_walk_takes_no_folder_for_another(void **state)
 {
 	struct data_dir *d = *state;
-	struct exchange x = {.root = d->fd};
+	struct exchange x = { .root = d->fd };
 	struct tree_walk_result res;
 
 	make_dir(d->fd, "a");
@@ -523,7 +523,7 @@ static void test_a_walk_tells_what_it_could_not_see(void **state)
 {
 	struct data_dir *d = *state;
 	struct tree_walk_result res;
-	struct seen seen = {.move_from = -1};
+	struct seen seen = { .move_from = -1 };
 
 	if (geteuid() == 0)
 		skip(); /* root reads every directory */

@@ -31,7 +31,7 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-	static const char *const left[] = {"f", "link", "a/b/c", "a/b", "a"};
+	static const char *const left[] = { "f", "link", "a/b/c", "a/b", "a" };
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(left); i++) {
@@ -79,7 +79,7 @@ static void test_positioned_transfers_leave_the_offset_alone(void **state)
 static void test_read_file_bounds_and_ends_what_it_reads(void **state)
 {
 	auto_free char *data = NULL;
-	struct err e = {0};
+	struct err e = { 0 };
 	size_t n;
 
 	(void)state;
@@ -107,7 +107,7 @@ static void test_read_file_reads_files_that_tell_no_size(void **state)
 static void test_errors_name_the_file_but_not_its_folder(void **state)
 {
 	char path[PATH_MAX];
-	struct err e = {0};
+	struct err e = { 0 };
 	char *data;
 	size_t n;
 
@@ -142,7 +142,7 @@ static void test_write_file_replaces_whole_and_leaves_nothing_else(void **state)
 static void test_mkdir_p_makes_what_is_missing(void **state)
 {
 	char path[PATH_MAX];
-	struct err e = {0};
+	struct err e = { 0 };
 	struct stat st;
 
 	(void)state;
@@ -227,23 +227,23 @@ static void test_numbers_are_the_whole_string_and_in_range(void **state)
 		int rc;
 		uint64_t want;
 	} cases[] = {
-		{"0", 0, 10, 0, 0},
-		{"10", 0, 10, 0, 10},
-		{"007", 0, 10, 0, 7},
-		{"11", 0, 10, -ERANGE, 0},
-		{"1", 2, 10, -ERANGE, 0},
-		{"18446744073709551615", 0, UINT64_MAX, 0, UINT64_MAX},
-		{"18446744073709551616", 0, UINT64_MAX, -ERANGE, 0},
-		{"99999999999999999999999999", 0, UINT64_MAX, -ERANGE, 0},
-		{"9999999999999999999999999x", 0, UINT64_MAX, -EINVAL, 0},
-		{"", 0, 10, -EINVAL, 0},
-		{" 1", 0, 10, -EINVAL, 0},
-		{"1 ", 0, 10, -EINVAL, 0},
-		{"+1", 0, 10, -EINVAL, 0},
-		{"-1", 0, UINT64_MAX, -EINVAL, 0},
-		{"0x1", 0, 10, -EINVAL, 0},
-		{"1e1", 0, 10, -EINVAL, 0},
-		{"\xb2", 0, 10, -EINVAL, 0},
+		{ "0", 0, 10, 0, 0 },
+		{ "10", 0, 10, 0, 10 },
+		{ "007", 0, 10, 0, 7 },
+		{ "11", 0, 10, -ERANGE, 0 },
+		{ "1", 2, 10, -ERANGE, 0 },
+		{ "18446744073709551615", 0, UINT64_MAX, 0, UINT64_MAX },
+		{ "18446744073709551616", 0, UINT64_MAX, -ERANGE, 0 },
+		{ "99999999999999999999999999", 0, UINT64_MAX, -ERANGE, 0 },
+		{ "9999999999999999999999999x", 0, UINT64_MAX, -EINVAL, 0 },
+		{ "", 0, 10, -EINVAL, 0 },
+		{ " 1", 0, 10, -EINVAL, 0 },
+		{ "1 ", 0, 10, -EINVAL, 0 },
+		{ "+1", 0, 10, -EINVAL, 0 },
+		{ "-1", 0, UINT64_MAX, -EINVAL, 0 },
+		{ "0x1", 0, 10, -EINVAL, 0 },
+		{ "1e1", 0, 10, -EINVAL, 0 },
+		{ "\xb2", 0, 10, -EINVAL, 0 },
 	};
 
 	(void)state;
@@ -258,7 +258,7 @@ static void test_numbers_are_the_whole_string_and_in_range(void **state)
 
 static void test_random_bytes_differ(void **state)
 {
-	uint8_t a[32] = {0}, b[32] = {0};
+	uint8_t a[32] = { 0 }, b[32] = { 0 };
 
 	(void)state;
 	io_random(a, sizeof(a));

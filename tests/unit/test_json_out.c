@@ -11,7 +11,7 @@
 
 static void test_commas_stand_where_they_must(void **state)
 {
-	struct buf b = {0};
+	struct buf b = { 0 };
 	struct json_out o = JSON_OUT(&b);
 
 	(void)state;
@@ -42,7 +42,7 @@ static void test_commas_stand_where_they_must(void **state)
 
 static void assert_text(const char *bytes, size_t n, const char *want)
 {
-	struct buf b = {0};
+	struct buf b = { 0 };
 	struct json_out o = JSON_OUT(&b);
 
 	json_out_strn(&o, bytes, n);
@@ -56,18 +56,18 @@ static void test_what_is_no_utf8_is_replaced_and_what_is_is_kept(void **state)
 	static const struct {
 		const char *bytes, *want;
 	} cases[] = {
-		{"", "\"\""},
-		{"a\"b\\c/\n\t\x01\x1f\x7f", "\"a\\\"b\\\\c/\\n\\t\\u0001\\u001f\\u007f\""},
-		{"\xc3\xa9\xe2\x98\xba\xf0\x9f\x98\x80",
-		 "\"\xc3\xa9\xe2\x98\xba\xf0\x9f\x98\x80\""},
-		{"\xf4\x8f\xbf\xbf\xed\x9f\xbf\xee\x80\x80",
-		 "\"\xf4\x8f\xbf\xbf\xed\x9f\xbf\xee\x80\x80\""},
-		{"x\xff", "\"x\xef\xbf\xbd\""},
-		{"\xc3", "\"\xef\xbf\xbd\""},
-		{"\xc0\xaf", "\"\xef\xbf\xbd\xef\xbf\xbd\""},
-		{"\xe0\x80\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""},
-		{"\xed\xa0\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""},
-		{"\xf4\x90\x80\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""},
+		{ "", "\"\"" },
+		{ "a\"b\\c/\n\t\x01\x1f\x7f", "\"a\\\"b\\\\c/\\n\\t\\u0001\\u001f\\u007f\"" },
+		{ "\xc3\xa9\xe2\x98\xba\xf0\x9f\x98\x80",
+		  "\"\xc3\xa9\xe2\x98\xba\xf0\x9f\x98\x80\"" },
+		{ "\xf4\x8f\xbf\xbf\xed\x9f\xbf\xee\x80\x80",
+		  "\"\xf4\x8f\xbf\xbf\xed\x9f\xbf\xee\x80\x80\"" },
+		{ "x\xff", "\"x\xef\xbf\xbd\"" },
+		{ "\xc3", "\"\xef\xbf\xbd\"" },
+		{ "\xc0\xaf", "\"\xef\xbf\xbd\xef\xbf\xbd\"" },
+		{ "\xe0\x80\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"" },
+		{ "\xed\xa0\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"" },
+		{ "\xf4\x90\x80\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"" },
 	};
 
 	(void)state;
@@ -82,8 +82,8 @@ static void test_any_bytes_give_json_that_parses(void **state)
 {
 	(void)state;
 	for (unsigned v = 0; v < 65536; v++) {
-		const char bytes[3] = {(char)(v >> 8), (char)v, 'x'};
-		struct buf b = {0};
+		const char bytes[3] = { (char)(v >> 8), (char)v, 'x' };
+		struct buf b = { 0 };
 		struct json_out o = JSON_OUT(&b);
 		json_t *j;
 
@@ -98,7 +98,7 @@ static void test_any_bytes_give_json_that_parses(void **state)
 
 static void test_a_failure_sticks(void **state)
 {
-	struct buf b = {.max = 4};
+	struct buf b = { .max = 4 };
 	struct json_out o = JSON_OUT(&b);
 
 	(void)state;

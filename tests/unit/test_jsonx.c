@@ -11,7 +11,7 @@
 
 static json_t *parse(const char *text)
 {
-	struct err e = {0};
+	struct err e = { 0 };
 	json_t *j = NULL;
 
 	if (jsonx_parse_object(text, strlen(text), &j, &e) < 0)
@@ -21,8 +21,9 @@ static json_t *parse(const char *text)
 
 static void test_objects_are_accepted(void **state)
 {
-	static const char *const texts[] = {
-		"{}", " {} ", "{\"a\":1}", "{\"\":{\"a\":[]}}", "", "{\"a\":\"\\u00e9 \xc3\xa9\"}"};
+	static const char *const texts[] = { "{}",        " {} ",
+					     "{\"a\":1}", "{\"\":{\"a\":[]}}",
+					     "",          "{\"a\":\"\\u00e9 \xc3\xa9\"}" };
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++)
@@ -37,33 +38,33 @@ static void test_what_is_no_object_is_refused_with_a_reason(void **state)
 		size_t n;
 		const char *reason;
 	} cases[] = {
-		{T("[]"), "must be an object"},
-		{T("{"), "ends too early"},
-		{T("{\"a\":1"), "ends too early"},
-		{T("{} x"), "follows behind the end"},
-		{T("{}{}"), "follows behind the end"},
-		{T("{a:1}"), "syntax error"},
-		{T("{\"a\":1,}"), "syntax error"},
-		{T("{'a':1}"), "syntax error"},
-		{T("nul"), "syntax error"},
-		{T(" "), "ends too early"},
-		{T("{\"a\":1,\"a\":2}"), "a key occurs twice"},
-		{T("{\"b\":{\"a\":1,\"\\u0061\":2}}"), "a key occurs twice"},
-		{T("{\"a\":\"\\u0000\"}"), "NUL"},
-		{T("{\"a\\u0000\":1}"), "NUL"},
-		{T("{\"a\":\"x\0y\"}"), NULL},
-		{T("{}\0"), NULL},
-		{T("{\"a\":\"\xff\"}"), "UTF-8"},
-		{T("{\"a\":\"\xed\xa0\x80\"}"), "UTF-8"},
-		{T("{\"a\":\"\\ud800\"}"), NULL},
-		{T("{\"a\":123456789012345678901234567890}"), "too large"},
-		{T("{\"a\":1e999}"), "too large"},
-		{T("{\"a\":NaN}"), "syntax error"},
+		{ T("[]"), "must be an object" },
+		{ T("{"), "ends too early" },
+		{ T("{\"a\":1"), "ends too early" },
+		{ T("{} x"), "follows behind the end" },
+		{ T("{}{}"), "follows behind the end" },
+		{ T("{a:1}"), "syntax error" },
+		{ T("{\"a\":1,}"), "syntax error" },
+		{ T("{'a':1}"), "syntax error" },
+		{ T("nul"), "syntax error" },
+		{ T(" "), "ends too early" },
+		{ T("{\"a\":1,\"a\":2}"), "a key occurs twice" },
+		{ T("{\"b\":{\"a\":1,\"\\u0061\":2}}"), "a key occurs twice" },
+		{ T("{\"a\":\"\\u0000\"}"), "NUL" },
+		{ T("{\"a\\u0000\":1}"), "NUL" },
+		{ T("{\"a\":\"x\0y\"}"), NULL },
+		{ T("{}\0"), NULL },
+		{ T("{\"a\":\"\xff\"}"), "UTF-8" },
+		{ T("{\"a\":\"\xed\xa0\x80\"}"), "UTF-8" },
+		{ T("{\"a\":\"\\ud800\"}"), NULL },
+		{ T("{\"a\":123456789012345678901234567890}"), "too large" },
+		{ T("{\"a\":1e999}"), "too large" },
+		{ T("{\"a\":NaN}"), "syntax error" },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		struct err e = {0};
+		struct err e = { 0 };
 		json_t *j = NULL;
 
 		assert_int_equal(jsonx_parse_object(cases[i].text, cases[i].n, &j, &e), -EINVAL);
@@ -77,7 +78,7 @@ static void test_what_is_no_object_is_refused_with_a_reason(void **state)
 
 static int parse_nested(size_t depth, char open, char close)
 {
-	struct buf b = {0};
+	struct buf b = { 0 };
 	json_t *j = NULL;
 	int rc;
 
@@ -107,7 +108,7 @@ static void test_nesting_is_allowed_up_to_the_limit(void **state)
 
 static void test_brackets_inside_strings_do_not_nest(void **state)
 {
-	struct buf b = {0};
+	struct buf b = { 0 };
 	json_t *j = NULL;
 
 	(void)state;
@@ -147,7 +148,7 @@ static void test_getters_find_what_is_there(void **state)
 
 static void test_absent_and_null_are_the_same_and_set_nothing(void **state)
 {
-	static const char *const keys[] = {"absent", "null"};
+	static const char *const keys[] = { "absent", "null" };
 	auto_json json_t *j = parse("{\"null\":null}");
 	json_t *v = NULL;
 	const char *s = "default";
@@ -169,7 +170,7 @@ static void test_absent_and_null_are_the_same_and_set_nothing(void **state)
 static void test_wrong_types_and_ranges_are_named(void **state)
 {
 	auto_json json_t *j = parse("{\"s\":\"abcd\",\"i\":6,\"r\":1.0,\"a\":[1,2],\"n\":\"5\"}");
-	struct err e = {0};
+	struct err e = { 0 };
 	json_t *v;
 	const char *s;
 	bool b;
@@ -212,7 +213,8 @@ static void test_only_known_keys_pass(void **state)
 		struct err err = { 0 };
 		auto_json json_t *o = NULL;
 
-		assert_int_equal(jsonx_parse_object(cases[i].json, strlen(cases[i].json), &o, &err), 0);
+		assert_int_equal(jsonx_parse_object(cases[i].json, strlen(cases[i].json), &o, &err),
+				 0);
 		assert_int_equal(jsonx_only(o, "mode clients", &err), cases[i].want);
 	}
 }

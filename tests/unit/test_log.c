@@ -49,16 +49,16 @@ static void test_spec_turns_on_what_it_names(void **state)
 		const char *spec;
 		bool warn, info, debug_nfs, debug_http, debug_rpc;
 	} cases[] = {
-		{"error", false, false, false, false, false},
-		{"warn", true, false, false, false, false},
-		{"info", true, true, false, false, false},
-		{"", true, true, false, false, false},
-		{"debug", true, true, true, true, false},
-		{"debug,rpc", true, true, false, false, true},
-		{"debug,nfs,http", true, true, true, true, false},
-		{"nfs", true, true, true, false, false},
-		{"warn,nfs", true, false, true, false, false},
-		{"json, http", true, true, false, true, false},
+		{ "error", false, false, false, false, false },
+		{ "warn", true, false, false, false, false },
+		{ "info", true, true, false, false, false },
+		{ "", true, true, false, false, false },
+		{ "debug", true, true, true, true, false },
+		{ "debug,rpc", true, true, false, false, true },
+		{ "debug,nfs,http", true, true, true, true, false },
+		{ "nfs", true, true, true, false, false },
+		{ "warn,nfs", true, false, true, false, false },
+		{ "json, http", true, true, false, true, false },
 	};
 
 	(void)state;
@@ -75,7 +75,7 @@ static void test_spec_turns_on_what_it_names(void **state)
 
 static void test_unknown_word_is_refused_and_changes_nothing(void **state)
 {
-	struct err e = {0};
+	struct err e = { 0 };
 
 	(void)state;
 	assert_int_equal(log_configure("warn", NULL), 0);
@@ -142,13 +142,13 @@ static void test_json_lines_parse_whatever_the_message_holds(void **state)
 	static const struct {
 		const char *msg, *read_back; /* NULL: only that it parses */
 	} cases[] = {
-		{"plain key=1", "plain key=1"},
-		{"quote \" and \\ here", "quote \" and \\ here"},
-		{"line\nbreak", "line?break"},
-		{"caf\xc3\xa9 \xf0\x9f\x98\x80", "caf\xc3\xa9 \xf0\x9f\x98\x80"},
-		{"broken \xc3( \xff \xc0\x80 \xed\xa0\x80 \xf4\x90\x80\x80", NULL},
-		{"cut \xe2\x82", NULL},
-		{quotes, NULL},
+		{ "plain key=1", "plain key=1" },
+		{ "quote \" and \\ here", "quote \" and \\ here" },
+		{ "line\nbreak", "line?break" },
+		{ "caf\xc3\xa9 \xf0\x9f\x98\x80", "caf\xc3\xa9 \xf0\x9f\x98\x80" },
+		{ "broken \xc3( \xff \xc0\x80 \xed\xa0\x80 \xf4\x90\x80\x80", NULL },
+		{ "cut \xe2\x82", NULL },
+		{ quotes, NULL },
 	};
 
 	(void)state;
@@ -187,13 +187,13 @@ static void test_escape_gives_one_word_that_cannot_be_mistaken(void **state)
 		size_t n;
 		const char *want;
 	} cases[] = {
-		{"a.txt", 5, "a.txt"},
-		{"a b", 3, "a\\x20b"},
-		{"k=v", 3, "k\\x3dv"},
-		{"q\"\\", 3, "q\\x22\\x5c"},
-		{"a\n\0b", 4, "a\\x0a\\x00b"},
-		{"\x7f\xc3\xa9", 3, "\\x7f\\xc3\\xa9"},
-		{"", 0, ""},
+		{ "a.txt", 5, "a.txt" },
+		{ "a b", 3, "a\\x20b" },
+		{ "k=v", 3, "k\\x3dv" },
+		{ "q\"\\", 3, "q\\x22\\x5c" },
+		{ "a\n\0b", 4, "a\\x0a\\x00b" },
+		{ "\x7f\xc3\xa9", 3, "\\x7f\\xc3\\xa9" },
+		{ "", 0, "" },
 	};
 	char dst[64];
 

@@ -55,7 +55,7 @@ static void test_every_node_is_found_while_the_table_grows(void **state)
 static void test_nodes_of_one_hash_are_all_walked(void **state)
 {
 	struct map m;
-	bool seen[40] = {false};
+	bool seen[40] = { false };
 
 	(void)state;
 	assert_int_equal(map_init(&m, 100), 0);
@@ -89,7 +89,7 @@ static bool remove_it(struct map_node *n, void *arg)
 static void test_each_may_remove_what_it_is_given_and_can_stop(void **state)
 {
 	struct map m;
-	struct walk w = {.m = &m, .stop_at = 10};
+	struct walk w = { .m = &m, .stop_at = 10 };
 
 	(void)state;
 	assert_int_equal(map_init(&m, 4), 0);

@@ -18,20 +18,20 @@ static const fattr3 sample_attrs = {
 	.gid = 100,
 	.size = 0x1122334455667788,
 	.used = 4096,
-	.rdev = {8, 1},
+	.rdev = { 8, 1 },
 	.fsid = 0xfedcba9876543210,
 	.fileid = 0xffffffffffffffff,
-	.atime = {1, 999999999},
-	.mtime = {0xffffffff, 2},
-	.ctime = {3, 4},
+	.atime = { 1, 999999999 },
+	.mtime = { 0xffffffff, 2 },
+	.ctime = { 3, 4 },
 };
 
-/* ---- WRITE ---- */
+/* ---- WRITE -------------------------------------------------------------- */
 
 /* WRITE3args of RFC 1813 by libtirpc. */
 static size_t tirpc_write_args(char *dst, size_t room, const struct nfs3_write_args *a)
 {
-	nfs_fh3 fh = {{a->fh_len, (char *)(uintptr_t)a->fh}};
+	nfs_fh3 fh = { { a->fh_len, (char *)(uintptr_t)a->fh } };
 	offset3 offset = a->offset;
 	count3 count = a->count;
 	stable_how stable = a->stable;
@@ -57,13 +57,13 @@ static void test_write_is_read_as_libtirpc_writes_it(void **state)
 	memset(fh, 'f', sizeof(fh));
 	memset(data, 'd', sizeof(data));
 	for (uint32_t i = 0; i <= NFS3_FHSIZE; i++) {
-		const struct nfs3_write_args in = {.fh = fh,
-						   .fh_len = i,
-						   .offset = UINT64_MAX - i,
-						   .count = 17 + i,
-						   .stable = (stable_how)(i % 3),
-						   .data = data,
-						   .data_len = 64 - i};
+		const struct nfs3_write_args in = { .fh = fh,
+						    .fh_len = i,
+						    .offset = UINT64_MAX - i,
+						    .count = 17 + i,
+						    .stable = (stable_how)(i % 3),
+						    .data = data,
+						    .data_len = 64 - i };
 		size_t n = tirpc_write_args(bytes, sizeof(bytes), &in);
 		struct nfs3_write_args out;
 
@@ -81,13 +81,13 @@ static void test_write_is_read_as_libtirpc_writes_it(void **state)
 
 static void test_written_write_is_the_head_of_what_libtirpc_writes(void **state)
 {
-	const struct nfs3_write_args a = {.fh = (const uint8_t *)"handle",
-					  .fh_len = 6,
-					  .offset = 1ull << 33,
-					  .count = 5,
-					  .stable = DATA_SYNC,
-					  .data = (const uint8_t *)"hello",
-					  .data_len = 5};
+	const struct nfs3_write_args a = { .fh = (const uint8_t *)"handle",
+					   .fh_len = 6,
+					   .offset = 1ull << 33,
+					   .count = 5,
+					   .stable = DATA_SYNC,
+					   .data = (const uint8_t *)"hello",
+					   .data_len = 5 };
 	char theirs[128];
 	uint8_t ours[128];
 	size_t total = tirpc_write_args(theirs, sizeof(theirs), &a);
@@ -104,12 +104,12 @@ static void test_written_write_is_the_head_of_what_libtirpc_writes(void **state)
 
 static void test_write_that_is_cut_or_has_more_behind_is_refused(void **state)
 {
-	const struct nfs3_write_args a = {.fh = (const uint8_t *)"handle",
-					  .fh_len = 6,
-					  .count = 5,
-					  .data = (const uint8_t *)"hello",
-					  .data_len = 5};
-	char bytes[128] = {0};
+	const struct nfs3_write_args a = { .fh = (const uint8_t *)"handle",
+					   .fh_len = 6,
+					   .count = 5,
+					   .data = (const uint8_t *)"hello",
+					   .data_len = 5 };
+	char bytes[128] = { 0 };
 	size_t n = tirpc_write_args(bytes, sizeof(bytes), &a);
 	struct nfs3_write_args out;
 
@@ -132,24 +132,24 @@ static void test_write_with_lengths_out_of_bounds_is_refused(void **state)
 		uint32_t word;
 		bool ok;
 	} cases[] = {
-		{AT_FH_LEN, 8, true},
-		{AT_FH_LEN, 65, false},
-		{AT_FH_LEN, 0xffffffff, false},
-		{AT_FH_LEN, 0xfffffffd, false},
-		{AT_STABLE, 2, true},
-		{AT_STABLE, 3, false},
-		{AT_STABLE, 0xffffffff, false},
-		{AT_DATA_LEN, 5, true},
-		{AT_DATA_LEN, 8, true},
-		{AT_DATA_LEN, 4, false},
-		{AT_DATA_LEN, 9, false},
-		{AT_DATA_LEN, 0xffffffff, false},
-		{AT_DATA_LEN, 0xfffffffd, false},
+		{ AT_FH_LEN, 8, true },
+		{ AT_FH_LEN, 65, false },
+		{ AT_FH_LEN, 0xffffffff, false },
+		{ AT_FH_LEN, 0xfffffffd, false },
+		{ AT_STABLE, 2, true },
+		{ AT_STABLE, 3, false },
+		{ AT_STABLE, 0xffffffff, false },
+		{ AT_DATA_LEN, 5, true },
+		{ AT_DATA_LEN, 8, true },
+		{ AT_DATA_LEN, 4, false },
+		{ AT_DATA_LEN, 9, false },
+		{ AT_DATA_LEN, 0xffffffff, false },
+		{ AT_DATA_LEN, 0xfffffffd, false },
 	};
-	const struct nfs3_write_args a = {.fh = (const uint8_t *)"handle12",
-					  .fh_len = 8,
-					  .data = (const uint8_t *)"hello",
-					  .data_len = 5};
+	const struct nfs3_write_args a = { .fh = (const uint8_t *)"handle12",
+					   .fh_len = 8,
+					   .data = (const uint8_t *)"hello",
+					   .data_len = 5 };
 	char bytes[128];
 	struct nfs3_write_args out;
 
@@ -162,7 +162,7 @@ static void test_write_with_lengths_out_of_bounds_is_refused(void **state)
 	}
 }
 
-/* ---- directory lists ---- */
+/* ---- directory lists ---------------------------------------------------- */
 
 struct entry {
 	uint64_t fileid, cookie;
@@ -173,12 +173,12 @@ struct entry {
 };
 
 static const struct entry entries[] = {
-	{1, 1, ".", 1, true, true, 16},
-	{2, 0xffffffffffffffff, "..", 2, false, true, 64},
-	{0xffffffffffffffff, 3, "odd \xff\n", 6, true, false, 0},
-	{4, 4, "four", 4, false, false, 0},
-	{5, 5, "nul\0in", 6, true, true, 33},
-	{6, 6, "", 0, true, true, 0},
+	{ 1, 1, ".", 1, true, true, 16 },
+	{ 2, 0xffffffffffffffff, "..", 2, false, true, 64 },
+	{ 0xffffffffffffffff, 3, "odd \xff\n", 6, true, false, 0 },
+	{ 4, 4, "four", 4, false, false, 0 },
+	{ 5, 5, "nul\0in", 6, true, true, 33 },
+	{ 6, 6, "", 0, true, true, 0 },
 };
 
 static const uint8_t some_fh[NFS3_FHSIZE] = "0123456789abcdef0123456789abcdef";
@@ -195,9 +195,9 @@ static size_t tirpc_list(char *dst, size_t room, size_t n_entries, bool plus, bo
 		const struct entry *e = &entries[i];
 		fileid3 fileid = e->fileid;
 		cookie3 cookie = e->cookie;
-		filename3 name = {(u_int)e->name_len, (char *)(uintptr_t)e->name};
-		post_op_attr attrs = {.attributes_follow = e->has_attrs};
-		post_op_fh3 fh = {.handle_follows = e->has_fh};
+		filename3 name = { (u_int)e->name_len, (char *)(uintptr_t)e->name };
+		post_op_attr attrs = { .attributes_follow = e->has_attrs };
+		post_op_fh3 fh = { .handle_follows = e->has_fh };
 
 		attrs.post_op_attr_u.attributes = sample_attrs;
 		fh.post_op_fh3_u.handle.data.data_len = (u_int)e->fh_len;
@@ -275,7 +275,7 @@ static void test_list_stops_before_its_end_would_not_fit(void **state)
 
 static void test_name_of_an_absurd_length_does_not_fit(void **state)
 {
-	static const size_t lengths[] = {SIZE_MAX, SIZE_MAX - 3, SIZE_MAX - 31, 1u << 31};
+	static const size_t lengths[] = { SIZE_MAX, SIZE_MAX - 3, SIZE_MAX - 31, 1u << 31 };
 	uint8_t dst[256];
 	struct nfs3_dirlist l;
 
@@ -341,7 +341,7 @@ static void test_client_reads_the_list_of_libtirpc(void **state)
 
 static void test_client_refuses_a_list_that_is_cut_or_has_more_behind(void **state)
 {
-	char bytes[2048] = {0};
+	char bytes[2048] = { 0 };
 
 	(void)state;
 	for (int plus = 0; plus < 2; plus++) {
@@ -375,15 +375,15 @@ static void test_client_refuses_words_out_of_range(void **state)
 		size_t at;
 		uint32_t word;
 	} cases[] = {
-		{AT_FOLLOWS, 2},
-		{AT_NAME_LEN, 0xffffffff},
-		{AT_NAME_LEN, 0xfffffffd},
-		{AT_HAS_ATTRS, 2},
-		{AT_TYPE, 0},
-		{AT_TYPE, 8},
-		{AT_HAS_FH, 0xffffffff},
-		{AT_FH_LEN, 65},
-		{AT_FH_LEN, 0xffffffff},
+		{ AT_FOLLOWS, 2 },
+		{ AT_NAME_LEN, 0xffffffff },
+		{ AT_NAME_LEN, 0xfffffffd },
+		{ AT_HAS_ATTRS, 2 },
+		{ AT_TYPE, 0 },
+		{ AT_TYPE, 8 },
+		{ AT_HAS_FH, 0xffffffff },
+		{ AT_FH_LEN, 65 },
+		{ AT_FH_LEN, 0xffffffff },
 	};
 	uint8_t bytes[256];
 	struct nfs3_dirent d;

@@ -16,7 +16,7 @@
 
 #define DEADLINE_MS 20000
 
-/* ---- the server, with a control loop of its own -------------------------------------------- */
+/* ---- the server, with a control loop of its own ------------------------- */
 
 struct server {
 	pthread_t thread;
@@ -42,7 +42,7 @@ static void on_stop(uv_async_t *a)
 static void *server_main(void *arg)
 {
 	struct server *s = arg;
-	struct err err = {0};
+	struct err err = { 0 };
 	uv_loop_t loop;
 
 	uv_loop_init(&loop);
@@ -65,7 +65,7 @@ static void *server_main(void *arg)
 static void start_with(struct server *s, struct nfsd_options o)
 {
 	fake_reset();
-	*s = (struct server){.o = o, .stop_deadline_ms = DEADLINE_MS};
+	*s = (struct server){ .o = o, .stop_deadline_ms = DEADLINE_MS };
 	s->o.bind = "127.0.0.1";
 	s->o.handle_key = handle_key;
 	s->o.local_uids.everyone = true;
@@ -82,7 +82,7 @@ static void start_with(struct server *s, struct nfsd_options o)
 
 static void start(struct server *s)
 {
-	start_with(s, (struct nfsd_options){0});
+	start_with(s, (struct nfsd_options){ 0 });
 }
 
 static void stop(struct server *s)
@@ -113,11 +113,11 @@ static uint64_t stat_of(struct server *s, size_t offset)
 		}                                                                                  \
 	} while (0)
 
-/* ---- a client ------------------------------------------------------------------------------ */
+/* ---- a client ----------------------------------------------------------- */
 
 static int client_socket(void)
 {
-	struct timeval tv = {.tv_sec = DEADLINE_MS / 1000};
+	struct timeval tv = { .tv_sec = DEADLINE_MS / 1000 };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	int on = 1;
 
@@ -130,7 +130,7 @@ static int client_socket(void)
 
 static void connect_to(const struct server *s, int fd)
 {
-	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons(nfsd_port(s->d))};
+	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons(nfsd_port(s->d)) };
 
 	sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	assert_int_equal(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
@@ -226,15 +226,15 @@ static void assert_closed(int fd)
 	close(fd);
 }
 
-/* ---- many calls ---------------------------------------------------------------------------- */
+/* ---- many calls --------------------------------------------------------- */
 
 #define BURST 500
 
 static void test_500_calls_in_one_burst_are_answered_once_each(void **state)
 {
-	static const uint32_t procs[] = {FAKE_ECHO, FAKE_WAITS, FAKE_READ, FAKE_ONCE, FAKE_GATED};
+	static const uint32_t procs[] = { FAKE_ECHO, FAKE_WAITS, FAKE_READ, FAKE_ONCE, FAKE_GATED };
 	static uint8_t burst[BURST * 128];
-	unsigned seen[BURST] = {0};
+	unsigned seen[BURST] = { 0 };
 	struct server s;
 	size_t n = 0;
 	int fd;
@@ -264,8 +264,8 @@ static void test_500_calls_in_one_burst_are_answered_once_each(void **state)
 
 static void test_payloads_of_all_sizes_arrive_whole(void **state)
 {
-	static const uint32_t sizes[] = {1,     4096,  8192,     8193, 65536,
-					 69632, 69633, 1u << 20, 3,    500000};
+	static const uint32_t sizes[] = { 1,     4096,  8192,     8193, 65536,
+					  69632, 69633, 1u << 20, 3,    500000 };
 	struct server s;
 	int fd;
 
@@ -335,7 +335,7 @@ static void test_a_large_result_arrives_whole(void **state)
 	stop(&s);
 }
 
-/* ---- pieces -------------------------------------------------------------------------------- */
+/* ---- pieces ------------------------------------------------------------- */
 
 static void test_a_stream_may_be_cut_at_every_byte(void **state)
 {
@@ -392,10 +392,10 @@ static void test_a_record_may_come_in_fragments(void **state)
 static void test_bytes_that_are_no_calls_end_the_connection(void **state)
 {
 	static const uint8_t garbage[][12] = {
-		{0x80, 0, 0, 4, 1, 2, 3, 4},          /* a record too short for an xid and a type */
-		{0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4}, /* too long */
-		{'G', 'E', 'T', ' ', '/', ' ', 'H', 'T', 'T', 'P', '/', '1'},
-		{0x80, 0, 0, 0}, /* empty */
+		{ 0x80, 0, 0, 4, 1, 2, 3, 4 }, /* a record too short for an xid and a type */
+		{ 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4 }, /* too long */
+		{ 'G', 'E', 'T', ' ', '/', ' ', 'H', 'T', 'T', 'P', '/', '1' },
+		{ 0x80, 0, 0, 0 }, /* empty */
 	};
 	struct server s;
 
@@ -428,14 +428,14 @@ static void test_half_closed_peers_get_their_answers(void **state)
 	stop(&s);
 }
 
-/* ---- waiting ------------------------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------ */
 
 static void test_a_call_that_waits_does_not_hold_up_others(void **state)
 {
 	struct server s;
 	int a, b;
 
-	start_with(&s, (struct nfsd_options){.n_loops = 1});
+	start_with(&s, (struct nfsd_options){ .n_loops = 1 });
 	a = dial(&s);
 	b = dial(&s);
 	fake_gate(false);
@@ -501,7 +501,7 @@ static void test_a_client_may_die_while_its_call_runs(void **state)
 		send_call(fd, FAKE_GATED_ONCE, i, i);
 		wait_until(STAT(&s, pooled) == 2 * (i + 1));
 		if (i % 2 == 0) {
-			struct linger l = {.l_onoff = 1};
+			struct linger l = { .l_onoff = 1 };
 
 			setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l)); /* RST */
 		}
@@ -516,7 +516,7 @@ static void test_a_client_may_die_while_its_call_runs(void **state)
 	stop(&s);
 }
 
-/* ---- limits -------------------------------------------------------------------------------- */
+/* ---- limits ------------------------------------------------------------- */
 
 #define GREEDY_CALLS 120
 
@@ -527,7 +527,7 @@ static void test_a_client_that_does_not_read_costs_bounded_memory(void **state)
 	size_t n = 0;
 	int fd, other;
 
-	start_with(&s, (struct nfsd_options){.n_loops = 1});
+	start_with(&s, (struct nfsd_options){ .n_loops = 1 });
 	fd = dial(&s);
 	other = dial(&s);
 	for (uint32_t i = 0; i < GREEDY_CALLS; i++)
@@ -589,7 +589,7 @@ static void test_connections_beyond_the_limit_are_closed(void **state)
 	struct server s;
 	int a, b;
 
-	start_with(&s, (struct nfsd_options){.max_conns = 2});
+	start_with(&s, (struct nfsd_options){ .max_conns = 2 });
 	a = dial(&s);
 	b = dial(&s);
 	assert_alive(a);
@@ -604,7 +604,7 @@ static void test_connections_beyond_the_limit_are_closed(void **state)
 	stop(&s);
 }
 
-/* ---- deadlines ----------------------------------------------------------------------------- */
+/* ---- deadlines ---------------------------------------------------------- */
 
 static void test_without_descriptors_clients_wait_and_are_served_later(void **state)
 {
@@ -621,7 +621,7 @@ static void test_without_descriptors_clients_wait_and_are_served_later(void **st
 	setrlimit(RLIMIT_NOFILE, &none);
 	connect_to(&s, fd);
 	send_call(fd, FAKE_ECHO, 1, 5);
-	p = (struct pollfd){.fd = fd, .events = POLLIN};
+	p = (struct pollfd){ .fd = fd, .events = POLLIN };
 	assert_int_equal(poll(&p, 1, 20), 0);
 	setrlimit(RLIMIT_NOFILE, &limit);
 	assert_int_equal(recv_value(fd, 1), 5);
@@ -634,7 +634,7 @@ static void test_a_peer_that_says_nothing_is_closed(void **state)
 	struct server s;
 	int quiet, known;
 
-	start_with(&s, (struct nfsd_options){.hello_ms = 40});
+	start_with(&s, (struct nfsd_options){ .hello_ms = 40 });
 	known = dial(&s);
 	assert_alive(known);
 	quiet = dial(&s);
@@ -651,7 +651,7 @@ static void test_a_call_that_does_not_go_on_closes(void **state)
 	uint8_t call[256];
 	int fd;
 
-	start_with(&s, (struct nfsd_options){.progress_ms = 40});
+	start_with(&s, (struct nfsd_options){ .progress_ms = 40 });
 	fd = dial(&s);
 	assert_alive(fd);
 	(void)fake_call(call, sizeof(call), FAKE_ECHO, 1, 1);
@@ -666,7 +666,7 @@ static void test_replies_that_are_not_taken_close(void **state)
 	struct server s;
 	int fd;
 
-	start_with(&s, (struct nfsd_options){.unsent_ms = 40});
+	start_with(&s, (struct nfsd_options){ .unsent_ms = 40 });
 	fd = dial(&s);
 	for (uint32_t i = 0; i < 30; i++)
 		send_call(fd, FAKE_READ, i, 1u << 20);
@@ -681,7 +681,7 @@ static void test_a_call_in_a_pool_may_take_longer_than_the_deadlines(void **stat
 	struct server s;
 	int fd, quiet;
 
-	start_with(&s, (struct nfsd_options){.hello_ms = 40, .progress_ms = 40, .unsent_ms = 40});
+	start_with(&s, (struct nfsd_options){ .hello_ms = 40, .progress_ms = 40, .unsent_ms = 40 });
 	fd = dial(&s);
 	fake_gate(false);
 	send_call(fd, FAKE_GATED, 1, 1);
@@ -694,7 +694,7 @@ static void test_a_call_in_a_pool_may_take_longer_than_the_deadlines(void **stat
 	stop(&s);
 }
 
-/* ---- repeats ------------------------------------------------------------------------------- */
+/* ---- repeats ------------------------------------------------------------ */
 
 static void test_a_repeat_is_answered_on_its_own_connection(void **state)
 {
@@ -750,12 +750,12 @@ static void test_repeats_of_a_running_call_are_answered_when_it_is_done(void **s
 	stop(&s);
 }
 
-/* ---- ending -------------------------------------------------------------------------------- */
+/* ---- ending ------------------------------------------------------------- */
 
 static void *open_gate_when_stopping(void *arg)
 {
 	struct server *s = arg;
-	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons(nfsd_port(s->d))};
+	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons(nfsd_port(s->d)) };
 	int rc;
 
 	/* The listener goes first, so a refused connection means that the server is stopping. */
@@ -808,7 +808,7 @@ static void test_stopping_does_not_wait_for_those_who_do_not_read(void **state)
 static void test_metrics_tell_what_happened(void **state)
 {
 	struct nfsd_summary sum;
-	struct buf out = {0};
+	struct buf out = { 0 };
 	struct server s;
 	int fd;
 
@@ -837,8 +837,8 @@ static void test_metrics_tell_what_happened(void **state)
 
 static void test_an_address_in_use_is_an_error_with_a_sentence(void **state)
 {
-	struct nfsd_options o = {.bind = "127.0.0.1", .handle_key = handle_key, .n_loops = 1};
-	struct err err = {0};
+	struct nfsd_options o = { .bind = "127.0.0.1", .handle_key = handle_key, .n_loops = 1 };
+	struct err err = { 0 };
 	struct nfsd *d = NULL;
 	struct server s;
 	uv_loop_t loop;

@@ -18,10 +18,10 @@ struct fixture {
 static void setup(struct fixture *f)
 {
 	fake_reset();
-	*f = (struct fixture){0};
+	*f = (struct fixture){ 0 };
 	nfs_dispatch_init(&f->d, &fake_programs);
 	assert_int_equal(nfs_payloads_new(&f->d.payloads), 0);
-	assert_int_equal(drc_new(&(struct drc_options){0}, &f->d.drc), 0);
+	assert_int_equal(drc_new(&(struct drc_options){ 0 }, &f->d.drc), 0);
 	f->peer.addr = in6addr_loopback;
 	f->job = nfs_job_new(&f->d);
 	list_init(&f->waiters);
@@ -85,18 +85,18 @@ static const struct {
 	uint32_t prog, vers, proc;
 	uint32_t stat, low, high;
 } refusals[] = {
-	{RPC_PROG_NFS, 4, 0, RPC_PROG_MISMATCH, 3, 3},
-	{RPC_PROG_NFS, 2, 1, RPC_PROG_MISMATCH, 3, 3},
-	{RPC_PROG_NFS, 1, 0, RPC_PROG_MISMATCH, 3, 3},
-	{RPC_PROG_MOUNT, 1, 1, RPC_PROG_MISMATCH, 3, 3},
-	{RPC_PROG_MOUNT, 2, 3, RPC_PROG_MISMATCH, 3, 3},
-	{RPC_PROG_MOUNT, 4, 0, RPC_PROG_MISMATCH, 3, 3},
-	{100227, 3, 0, RPC_PROG_UNAVAIL, 0, 0},
-	{100021, 4, 0, RPC_PROG_UNAVAIL, 0, 0},
-	{100000, 2, 3, RPC_PROG_UNAVAIL, 0, 0},
-	{RPC_PROG_NFS, 3, 22, RPC_PROC_UNAVAIL, 0, 0},
-	{RPC_PROG_NFS, 3, 0xffffffff, RPC_PROC_UNAVAIL, 0, 0},
-	{RPC_PROG_MOUNT, 3, 6, RPC_PROC_UNAVAIL, 0, 0},
+	{ RPC_PROG_NFS, 4, 0, RPC_PROG_MISMATCH, 3, 3 },
+	{ RPC_PROG_NFS, 2, 1, RPC_PROG_MISMATCH, 3, 3 },
+	{ RPC_PROG_NFS, 1, 0, RPC_PROG_MISMATCH, 3, 3 },
+	{ RPC_PROG_MOUNT, 1, 1, RPC_PROG_MISMATCH, 3, 3 },
+	{ RPC_PROG_MOUNT, 2, 3, RPC_PROG_MISMATCH, 3, 3 },
+	{ RPC_PROG_MOUNT, 4, 0, RPC_PROG_MISMATCH, 3, 3 },
+	{ 100227, 3, 0, RPC_PROG_UNAVAIL, 0, 0 },
+	{ 100021, 4, 0, RPC_PROG_UNAVAIL, 0, 0 },
+	{ 100000, 2, 3, RPC_PROG_UNAVAIL, 0, 0 },
+	{ RPC_PROG_NFS, 3, 22, RPC_PROC_UNAVAIL, 0, 0 },
+	{ RPC_PROG_NFS, 3, 0xffffffff, RPC_PROC_UNAVAIL, 0, 0 },
+	{ RPC_PROG_MOUNT, 3, 6, RPC_PROC_UNAVAIL, 0, 0 },
 };
 
 static void test_wrong_program_version_and_procedure_are_told_apart(void **state)
@@ -137,7 +137,9 @@ static void test_umnt_of_mount_version_1_is_tolerated(void **state)
 
 static void test_rpc_version_other_than_2_is_denied(void **state)
 {
-	static const uint8_t versions[][4] = {{0, 0, 0, 1}, {0, 0, 0, 3}, {255, 255, 255, 255}};
+	static const uint8_t versions[][4] = { { 0, 0, 0, 1 },
+					       { 0, 0, 0, 3 },
+					       { 255, 255, 255, 255 } };
 	struct fixture f;
 
 	setup(&f);
@@ -169,7 +171,7 @@ static void test_what_is_no_call_closes(void **state)
 
 static void test_arguments_too_short_or_too_long_are_garbage(void **state)
 {
-	static const uint32_t procs[] = {FAKE_ECHO, FAKE_STATUS, FAKE_NULL};
+	static const uint32_t procs[] = { FAKE_ECHO, FAKE_STATUS, FAKE_NULL };
 	static const uint8_t more[4];
 	struct fixture f;
 

@@ -21,7 +21,7 @@ static struct {
 	bool is_open;
 	unsigned n_started, n_done, n_running_a, most_running_a;
 	char order[256];
-} log_ = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0, 0, 0, 0, ""};
+} log_ = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0, 0, 0, 0, "" };
 
 static void run(struct list *n)
 {
@@ -69,7 +69,7 @@ static void open_gate(void)
 
 static struct nfs_pool *make(unsigned max_threads, unsigned max_per_source, unsigned full_at)
 {
-	struct nfs_pool_options o = {"test", max_threads, max_per_source, full_at, run, done};
+	struct nfs_pool_options o = { "test", max_threads, max_per_source, full_at, run, done };
 	struct nfs_pool *p;
 
 	log_.is_open = false;
@@ -88,7 +88,7 @@ static void test_sources_take_turns(void **state)
 {
 	struct nfs_pool *p = make(1, 1, 100);
 	struct nfs_pool_source src[3];
-	struct job gate = {.source = 'g'}, b[5], c[2];
+	struct job gate = { .source = 'g' }, b[5], c[2];
 
 	for (int i = 0; i < 3; i++)
 		nfs_pool_source_init(&src[i]);
@@ -113,7 +113,7 @@ static void test_one_source_leaves_threads_to_others(void **state)
 {
 	struct nfs_pool *p = make(4, 3, 100);
 	struct nfs_pool_source a, b;
-	struct job ja[10], jb = {.source = 'b'};
+	struct job ja[10], jb = { .source = 'b' };
 
 	nfs_pool_source_init(&a);
 	nfs_pool_source_init(&b);
@@ -155,7 +155,7 @@ static void test_stopping_does_not_wait_beyond_its_deadline(void **state)
 {
 	struct nfs_pool *p = make(1, 1, 3);
 	struct nfs_pool_source src;
-	struct job j[2] = {{.source = 'g'}, {.source = 'g'}};
+	struct job j[2] = { { .source = 'g' }, { .source = 'g' } };
 
 	nfs_pool_source_init(&src);
 	for (int i = 0; i < 2; i++)

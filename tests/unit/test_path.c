@@ -5,22 +5,6 @@
 
 #include "tests/unit/ws_fixture.h"
 
-static int setup(void **state)
-{
-	struct ws_fixture *f = calloc(1, sizeof(*f));
-
-	fixture_open(f);
-	*state = f;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	fixture_close(*state);
-	free(*state);
-	return 0;
-}
-
 static void test_nothing_leads_out(void **state)
 {
 	struct ws_fixture *f = *state;
@@ -187,20 +171,27 @@ static void test_the_parent_of_what_was_moved_out_is_stale(void **state)
 	(void)close(up);
 	(void)snprintf(outside, sizeof(outside), "%s/moved", f->dir);
 	assert_int_equal(renameat(f->files, "p", AT_FDCWD, outside), 0);
-	assert_int_equal(path_open_parent(fd, ws->root_ino, ws->root_dev_major, ws->root_dev_minor), -ESTALE);
+	assert_int_equal(path_open_parent(fd, ws->root_ino, ws->root_dev_major, ws->root_dev_minor),
+			 -ESTALE);
 	(void)close(fd);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_nothing_leads_out, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_links_that_stay_inside_work, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_a_swapped_directory_never_leads_out, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_a_tree_of_any_depth_is_removed, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_leftovers_of_an_interrupted_removal_go_too, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_nothing_leads_out, fixture_setup,
+						fixture_teardown),
+		cmocka_unit_test_setup_teardown(test_links_that_stay_inside_work, fixture_setup,
+						fixture_teardown),
+		cmocka_unit_test_setup_teardown(test_a_swapped_directory_never_leads_out,
+						fixture_setup, fixture_teardown),
+		cmocka_unit_test_setup_teardown(test_a_tree_of_any_depth_is_removed, fixture_setup,
+						fixture_teardown),
+		cmocka_unit_test_setup_teardown(test_leftovers_of_an_interrupted_removal_go_too,
+						fixture_setup, fixture_teardown),
 		cmocka_unit_test(test_names_are_checked),
-		cmocka_unit_test_setup_teardown(test_the_parent_of_what_was_moved_out_is_stale, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_the_parent_of_what_was_moved_out_is_stale,
+						fixture_setup, fixture_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,12 +40,12 @@ static void test_addresses_are_told_apart(void **state)
 		bool is_loopback;
 		const char *text;
 	} cases[] = {
-		{"::ffff:127.0.0.1", true, "127.0.0.1:2049"},
-		{"::ffff:127.9.8.7", true, "127.9.8.7:2049"},
-		{"::ffff:10.1.2.3", false, "10.1.2.3:2049"},
-		{"::1", true, "[::1]:2049"},
-		{"::7f00:1", false, "[::127.0.0.1]:2049"}, /* the old "compatible" form */
-		{"fe80::1", false, "[fe80::1]:2049"},
+		{ "::ffff:127.0.0.1", true, "127.0.0.1:2049" },
+		{ "::ffff:127.9.8.7", true, "127.9.8.7:2049" },
+		{ "::ffff:10.1.2.3", false, "10.1.2.3:2049" },
+		{ "::1", true, "[::1]:2049" },
+		{ "::7f00:1", false, "[::127.0.0.1]:2049" }, /* the old "compatible" form */
+		{ "fe80::1", false, "[fe80::1]:2049" },
 	};
 	char text[PEER_TEXT];
 
@@ -59,7 +59,7 @@ static void test_addresses_are_told_apart(void **state)
 
 static void test_socket_addresses_become_ipv6(void **state)
 {
-	struct sockaddr_storage ss = {0};
+	struct sockaddr_storage ss = { 0 };
 	struct sockaddr_in *in4 = (struct sockaddr_in *)&ss;
 	struct in6_addr a, want = addr_of("::ffff:10.1.2.3");
 	in_port_t port;
@@ -76,7 +76,7 @@ static void test_socket_addresses_become_ipv6(void **state)
 
 static void test_uid_set_lets_in_only_its_members(void **state)
 {
-	struct peer_uids set = {.n = 2, .uid = {0, 1000}};
+	struct peer_uids set = { .n = 2, .uid = { 0, 1000 } };
 
 	assert_true(peer_uids_allow(&set, 0));
 	assert_true(peer_uids_allow(&set, 1000));
@@ -96,9 +96,9 @@ struct way {
 };
 
 static const struct way ways[] = {
-	{AF_INET, "127.0.0.1", "127.0.0.1", "IPv4"},
-	{AF_INET6, "::1", "::1", "IPv6"},
-	{AF_INET6, "::", "::ffff:127.0.0.1", "IPv4-mapped"},
+	{ AF_INET, "127.0.0.1", "127.0.0.1", "IPv4" },
+	{ AF_INET6, "::1", "::1", "IPv6" },
+	{ AF_INET6, "::", "::ffff:127.0.0.1", "IPv4-mapped" },
 };
 
 struct server {
@@ -120,7 +120,7 @@ static bool server_open(struct server *s, const struct way *w)
 {
 	int off = 0;
 
-	*s = (struct server){.fd = socket(w->family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+	*s = (struct server){ .fd = socket(w->family, SOCK_STREAM | SOCK_CLOEXEC, 0) };
 	if (s->fd < 0)
 		return false;
 	s->addr.ss_family = (sa_family_t)w->family;
@@ -194,7 +194,7 @@ static void test_own_connections_are_ours(void **state)
 /* An IPv4 client of a dual-stack listener: our end is an IPv6 socket, theirs is not. */
 static void test_ipv4_client_of_an_ipv6_listener(void **state)
 {
-	struct sockaddr_storage to = {0};
+	struct sockaddr_storage to = { 0 };
 	struct sockaddr_in *in4 = (struct sockaddr_in *)&to;
 	uid_t uid = NOBODYS_UID;
 	struct pair p;
@@ -239,7 +239,7 @@ static void test_unconnected_sockets_have_no_peer(void **state)
 
 static void wait_for_fin(int fd)
 {
-	struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
 
 	assert_int_equal(poll(&p, 1, DEADLINE_MS), 1);
 }
@@ -277,7 +277,7 @@ static void test_a_half_closed_peer_keeps_its_uid(void **state)
  * another program took the port meanwhile (which a busy machine may do: then with another one) */
 static int usurp_port(struct pair *p)
 {
-	struct sockaddr_in at = {0};
+	struct sockaddr_in at = { 0 };
 	socklen_t len = sizeof(at);
 	int on = 1, fd;
 

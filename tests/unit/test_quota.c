@@ -37,7 +37,7 @@ static int teardown(void **state)
 
 static void set(struct quota_fixture *q, uint64_t bytes, uint64_t files)
 {
-	const struct quota_limits limits = {bytes, files};
+	const struct quota_limits limits = { bytes, files };
 
 	assert_int_equal(quota_set(q->service, q->f.ws, &limits, NULL), 0);
 }
@@ -73,8 +73,8 @@ static void test_sizes_are_rounded_up(void **state)
 		uint64_t size;
 		int64_t blocks;
 	} cases[] = {
-		{0, 0},       {1, 4096},          {4096, 4096},
-		{4097, 8192}, {1 << 20, 1 << 20}, {UINT64_MAX, (int64_t)QUOTA_MAX},
+		{ 0, 0 },       { 1, 4096 },          { 4096, 4096 },
+		{ 4097, 8192 }, { 1 << 20, 1 << 20 }, { UINT64_MAX, (int64_t)QUOTA_MAX },
 	};
 
 	(void)state;
@@ -144,7 +144,7 @@ static void test_only_the_last_link_credits(void **state)
 static void test_a_failed_creation_is_not_charged(void **state)
 {
 	struct quota_fixture *q = *state;
-	struct fileops_attr large = {.set = SET_SIZE, .size = 200000};
+	struct fileops_attr large = { .set = SET_SIZE, .size = 200000 };
 	struct inode *ino;
 
 	set(q, 100000, 2);
@@ -184,7 +184,7 @@ static void *work(void *arg)
 	static const uint8_t data[5000];
 
 	while (!__atomic_load_n(&w->stop, __ATOMIC_RELAXED)) {
-		struct fileops_attr a = {.set = SET_MODE, .mode = 0600};
+		struct fileops_attr a = { .set = SET_MODE, .mode = 0600 };
 		struct inode *ino;
 
 		if (fileops_create(&f->owner, f->root, w->name, CREATE_GUARDED, &a, NULL, &ino) < 0)
@@ -202,7 +202,7 @@ static void *work(void *arg)
 static void test_counting_beside_busy_doors_invents_nothing(void **state)
 {
 	struct quota_fixture *q = *state;
-	struct worker w[3] = {0};
+	struct worker w[3] = { 0 };
 	uint64_t end = clock_mono_ns() + 3 * NSEC_PER_SEC;
 
 	set(q, 1 << 20, 100);
@@ -259,7 +259,7 @@ static void test_it_is_remembered(void **state)
 static void test_the_file_system_shows_the_quota(void **state)
 {
 	struct quota_fixture *q = *state;
-	struct statvfs st = {0}, plain;
+	struct statvfs st = { 0 }, plain;
 
 	assert_int_equal(fileops_statfs(&q->f.owner, q->f.root, &plain), 0);
 	set(q, 1 << 20, 7);

@@ -29,17 +29,17 @@ static void answer_nothing(struct http_request *req)
 }
 
 static const struct http_route rows[] = {
-	{HTTP_M_GET, "/open", tell_authorized, R_NO_AUTH},
-	{HTTP_M_GET, "/things", echo_params, 0},
-	{HTTP_M_POST, "/things", echo_params, R_CHANGES},
-	{HTTP_M_GET, "/things/{id}", echo_params, 0},
-	{HTTP_M_DELETE, "/things/{id}", echo_params, R_CHANGES},
-	{HTTP_M_GET, "/things/{id}/parts/{part}", echo_params, 0},
-	{HTTP_M_GET, "/broken", answer_nothing, 0},
+	{ HTTP_M_GET, "/open", tell_authorized, R_NO_AUTH },
+	{ HTTP_M_GET, "/things", echo_params, 0 },
+	{ HTTP_M_POST, "/things", echo_params, R_CHANGES },
+	{ HTTP_M_GET, "/things/{id}", echo_params, 0 },
+	{ HTTP_M_DELETE, "/things/{id}", echo_params, R_CHANGES },
+	{ HTTP_M_GET, "/things/{id}/parts/{part}", echo_params, 0 },
+	{ HTTP_M_GET, "/broken", answer_nothing, 0 },
 };
-static const struct http_routes routes = {rows, ARRAY_LEN(rows)};
+static const struct http_routes routes = { rows, ARRAY_LEN(rows) };
 
-static const char *const allowed[] = {"https://console.example"};
+static const char *const allowed[] = { "https://console.example" };
 static const struct http_server_options options = {
 	.host = "127.0.0.1",
 	.allowed_origins = allowed,
@@ -100,7 +100,8 @@ static void test_unknown_paths_are_404_and_wrong_methods_405_with_allow(void **s
 	static const char *const unknown[] = {
 		"GET /",          "GET /thing",           "GET /things/",
 		"GET /things/a/", "GET /things//parts/b", "GET /open/x",
-		"POST /nothing",  "GET /things/a/parts",  "GET //open"};
+		"POST /nothing",  "GET /things/a/parts",  "GET //open"
+	};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(unknown); i++)
@@ -126,7 +127,7 @@ static void test_head_answers_like_get_without_the_body(void **state)
 
 static void test_a_caller_who_is_not_let_in_gets_401_but_for_open_routes(void **state)
 {
-	struct http_peer stranger = {.text = "10.0.0.1:1"};
+	struct http_peer stranger = { .text = "10.0.0.1:1" };
 
 	(void)state;
 	http_memory_disconnect(&m);

@@ -16,7 +16,11 @@ static const struct rpc_call_header sample = {
 	.prog = RPC_PROG_NFS,
 	.vers = 3,
 	.proc = 6,
-	.cred = {.flavor = RPC_AUTH_SYS, .uid = 1000, .gid = 100, .n_gids = 3, .gids = {7, 8, 9}},
+	.cred = { .flavor = RPC_AUTH_SYS,
+		  .uid = 1000,
+		  .gid = 100,
+		  .n_gids = 3,
+		  .gids = { 7, 8, 9 } },
 };
 
 /* Offsets in a call with an AUTH_SYS credential for a machine of 4 letters and 3 groups. */
@@ -69,7 +73,7 @@ static void test_written_call_is_read_back_with_its_arguments(void **state)
 static size_t tirpc_call(char *dst, size_t room, uint32_t flavor, char *cred, u_int cred_len,
 			 char *verf, u_int verf_len)
 {
-	struct rpc_msg msg = {.rm_xid = sample.xid, .rm_direction = CALL};
+	struct rpc_msg msg = { .rm_xid = sample.xid, .rm_direction = CALL };
 	XDR x;
 	size_t n;
 
@@ -77,8 +81,8 @@ static size_t tirpc_call(char *dst, size_t room, uint32_t flavor, char *cred, u_
 	msg.rm_call.cb_prog = sample.prog;
 	msg.rm_call.cb_vers = sample.vers;
 	msg.rm_call.cb_proc = sample.proc;
-	msg.rm_call.cb_cred = (struct opaque_auth){(enum_t)flavor, cred, cred_len};
-	msg.rm_call.cb_verf = (struct opaque_auth){AUTH_NONE, verf, verf_len};
+	msg.rm_call.cb_cred = (struct opaque_auth){ (enum_t)flavor, cred, cred_len };
+	msg.rm_call.cb_verf = (struct opaque_auth){ AUTH_NONE, verf, verf_len };
 	xdrmem_create(&x, dst, (u_int)room, XDR_ENCODE);
 	assert_true(xdr_callmsg(&x, &msg));
 	n = xdr_getpos(&x);
@@ -88,12 +92,12 @@ static size_t tirpc_call(char *dst, size_t room, uint32_t flavor, char *cred, u_
 
 static size_t tirpc_cred(char *dst, size_t room, const char *machine, u_int n_gids)
 {
-	gid_t gids[16] = {7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22};
-	struct authunix_parms a = {.aup_machname = (char *)(uintptr_t)machine,
-				   .aup_uid = 1000,
-				   .aup_gid = 100,
-				   .aup_len = n_gids,
-				   .aup_gids = gids};
+	gid_t gids[16] = { 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22 };
+	struct authunix_parms a = { .aup_machname = (char *)(uintptr_t)machine,
+				    .aup_uid = 1000,
+				    .aup_gid = 100,
+				    .aup_len = n_gids,
+				    .aup_gids = gids };
 	XDR x;
 	size_t n;
 
@@ -184,33 +188,33 @@ static void test_each_wrong_word_has_its_answer(void **state)
 		uint32_t word;
 		enum rpc_parse want;
 	} cases[] = {
-		{AT_DIR, 1, RPC_IGNORE}, /* a reply */
-		{AT_DIR, 0xffffffff, RPC_IGNORE},
-		{AT_VERS, 1, RPC_REJECT_VERS},
-		{AT_VERS, 3, RPC_REJECT_VERS},
-		{AT_FLAVOR, 6, RPC_REJECT_FLAVOR}, /* RPCSEC_GSS */
-		{AT_FLAVOR, 7, RPC_REJECT_FLAVOR}, /* AUTH_TLS */
-		{AT_CRED_LEN, 401, RPC_REJECT_CRED},
-		{AT_CRED_LEN, 0xffffffff, RPC_REJECT_CRED},
-		{AT_CRED_LEN, 16, RPC_REJECT_CRED}, /* cut inside the credential */
-		{AT_NAME_LEN, 256, RPC_REJECT_CRED},
-		{AT_NAME_LEN, 5, RPC_REJECT_CRED},
-		{AT_NAME_LEN, 0, RPC_REJECT_CRED},
-		{AT_NAME_LEN, 0xffffffff, RPC_REJECT_CRED},
-		{AT_NAME_LEN, 0xfffffffd, RPC_REJECT_CRED},
-		{AT_N_GIDS, 2, RPC_REJECT_CRED}, /* something is left over */
-		{AT_N_GIDS, 4, RPC_REJECT_CRED},
-		{AT_N_GIDS, 17, RPC_REJECT_CRED},
-		{AT_N_GIDS, 0x40000003, RPC_REJECT_CRED}, /* times four wraps to 3 */
-		{AT_VERF_LEN, 4, RPC_REJECT_VERF},
-		{AT_VERF_LEN, 0xffffffff, RPC_REJECT_VERF},
-		{AT_VERF_LEN, 0, RPC_CALL_OK},
+		{ AT_DIR, 1, RPC_IGNORE }, /* a reply */
+		{ AT_DIR, 0xffffffff, RPC_IGNORE },
+		{ AT_VERS, 1, RPC_REJECT_VERS },
+		{ AT_VERS, 3, RPC_REJECT_VERS },
+		{ AT_FLAVOR, 6, RPC_REJECT_FLAVOR }, /* RPCSEC_GSS */
+		{ AT_FLAVOR, 7, RPC_REJECT_FLAVOR }, /* AUTH_TLS */
+		{ AT_CRED_LEN, 401, RPC_REJECT_CRED },
+		{ AT_CRED_LEN, 0xffffffff, RPC_REJECT_CRED },
+		{ AT_CRED_LEN, 16, RPC_REJECT_CRED }, /* cut inside the credential */
+		{ AT_NAME_LEN, 256, RPC_REJECT_CRED },
+		{ AT_NAME_LEN, 5, RPC_REJECT_CRED },
+		{ AT_NAME_LEN, 0, RPC_REJECT_CRED },
+		{ AT_NAME_LEN, 0xffffffff, RPC_REJECT_CRED },
+		{ AT_NAME_LEN, 0xfffffffd, RPC_REJECT_CRED },
+		{ AT_N_GIDS, 2, RPC_REJECT_CRED }, /* something is left over */
+		{ AT_N_GIDS, 4, RPC_REJECT_CRED },
+		{ AT_N_GIDS, 17, RPC_REJECT_CRED },
+		{ AT_N_GIDS, 0x40000003, RPC_REJECT_CRED }, /* times four wraps to 3 */
+		{ AT_VERF_LEN, 4, RPC_REJECT_VERF },
+		{ AT_VERF_LEN, 0xffffffff, RPC_REJECT_VERF },
+		{ AT_VERF_LEN, 0, RPC_CALL_OK },
 	};
 	uint8_t bytes[256];
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		struct rpc_call_header h = {0};
+		struct rpc_call_header h = { 0 };
 		size_t n = sample_call(bytes, sizeof(bytes));
 
 		(void)wire_put32(bytes + cases[i].at, cases[i].word);
@@ -222,7 +226,7 @@ static void test_each_wrong_word_has_its_answer(void **state)
 
 static void test_wrong_version_is_told_even_when_nothing_else_came(void **state)
 {
-	static const uint8_t bytes[] = {1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 9};
+	static const uint8_t bytes[] = { 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 9 };
 	struct rpc_call_header h;
 
 	(void)state;
@@ -235,7 +239,7 @@ static void read_reply(uint8_t *bytes, size_t n, struct rpc_msg *msg)
 {
 	XDR x;
 
-	*msg = (struct rpc_msg){0};
+	*msg = (struct rpc_msg){ 0 };
 	msg->acpted_rply.ar_results.proc = (xdrproc_t)(void (*)(void))xdr_void;
 	xdrmem_create(&x, (char *)bytes, (u_int)n, XDR_DECODE);
 	assert_true(xdr_replymsg(&x, msg));
@@ -247,9 +251,9 @@ static void read_reply(uint8_t *bytes, size_t n, struct rpc_msg *msg)
 
 static void test_accepted_replies_are_understood_by_libtirpc(void **state)
 {
-	static const enum rpc_accept stats[] = {RPC_ACCEPT_OK,     RPC_PROG_UNAVAIL,
-						RPC_PROG_MISMATCH, RPC_PROC_UNAVAIL,
-						RPC_GARBAGE_ARGS,  RPC_SYSTEM_ERR};
+	static const enum rpc_accept stats[] = { RPC_ACCEPT_OK,     RPC_PROG_UNAVAIL,
+						 RPC_PROG_MISMATCH, RPC_PROC_UNAVAIL,
+						 RPC_GARBAGE_ARGS,  RPC_SYSTEM_ERR };
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(stats); i++) {
@@ -275,10 +279,10 @@ static void test_rejections_are_understood_by_libtirpc(void **state)
 		enum reject_stat stat;
 		enum auth_stat auth;
 	} cases[] = {
-		{RPC_REJECT_VERS, RPC_MISMATCH, AUTH_OK},
-		{RPC_REJECT_CRED, AUTH_ERROR, AUTH_BADCRED},
-		{RPC_REJECT_VERF, AUTH_ERROR, AUTH_BADVERF},
-		{RPC_REJECT_FLAVOR, AUTH_ERROR, AUTH_TOOWEAK},
+		{ RPC_REJECT_VERS, RPC_MISMATCH, AUTH_OK },
+		{ RPC_REJECT_CRED, AUTH_ERROR, AUTH_BADCRED },
+		{ RPC_REJECT_VERF, AUTH_ERROR, AUTH_BADVERF },
+		{ RPC_REJECT_FLAVOR, AUTH_ERROR, AUTH_TOOWEAK },
 	};
 
 	(void)state;

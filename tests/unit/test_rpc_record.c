@@ -11,10 +11,10 @@
 
 /* "hello" in two fragments with an empty one between, "world" in one, an empty record, "!" in one.
  */
-static const uint8_t stream[] = {0,   0,   0,    2,   'h', 'e',  0,    0, 0, 0,   0x80, 0,
-				 0,   3,   'l',  'l', 'o', 0x80, 0,    0, 5, 'w', 'o',  'r',
-				 'l', 'd', 0x80, 0,   0,   0,    0x80, 0, 0, 1,   '!'};
-static const char *const records[] = {"hello", "world", "", "!"};
+static const uint8_t stream[] = { 0,   0,   0,    2,   'h', 'e',  0,    0, 0, 0,   0x80, 0,
+				  0,   3,   'l',  'l', 'o', 0x80, 0,    0, 5, 'w', 'o',  'r',
+				  'l', 'd', 0x80, 0,   0,   0,    0x80, 0, 0, 1,   '!' };
+static const char *const records[] = { "hello", "world", "", "!" };
 
 struct reading {
 	struct rpc_record r;
@@ -66,7 +66,7 @@ static void test_records_may_arrive_cut_at_any_two_places(void **state)
 	(void)state;
 	for (size_t a = 0; a <= sizeof(stream); a++) {
 		for (size_t b = a; b <= sizeof(stream); b++) {
-			struct reading t = {0};
+			struct reading t = { 0 };
 
 			feed(&t, stream, a);
 			feed(&t, stream + a, b - a);
@@ -78,7 +78,7 @@ static void test_records_may_arrive_cut_at_any_two_places(void **state)
 
 static void test_records_may_arrive_byte_by_byte(void **state)
 {
-	struct reading t = {0};
+	struct reading t = { 0 };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(stream); i++)
@@ -90,7 +90,7 @@ static void test_rest_of_a_fragment_may_be_received_in_place(void **state)
 {
 	(void)state;
 	for (size_t cut = 0; cut <= sizeof(stream); cut++) {
-		struct reading t = {0};
+		struct reading t = { 0 };
 		size_t pos = cut, room, len;
 		const uint8_t *rec;
 		uint8_t *dst;
@@ -115,8 +115,8 @@ static void test_rest_of_a_fragment_may_be_received_in_place(void **state)
 
 static void test_whole_record_is_given_in_place_without_a_copy(void **state)
 {
-	static const uint8_t bytes[] = {0x80, 0, 0, 4, 'a', 'b', 'c', 'd', 0x80, 0};
-	struct rpc_record r = {0};
+	static const uint8_t bytes[] = { 0x80, 0, 0, 4, 'a', 'b', 'c', 'd', 0x80, 0 };
+	struct rpc_record r = { 0 };
 	const uint8_t *rec;
 	size_t used, len;
 
@@ -135,7 +135,7 @@ static void test_whole_record_is_given_in_place_without_a_copy(void **state)
 
 static void test_gathered_record_may_be_taken_over(void **state)
 {
-	struct rpc_record r = {0};
+	struct rpc_record r = { 0 };
 	const uint8_t *rec;
 	size_t used, len;
 	uint8_t *mine;
@@ -159,7 +159,7 @@ static void test_record_of_the_maximum_is_taken_and_one_byte_more_is_not(void **
 {
 	const uint32_t max = RPC_RECORD_MAX;
 	uint8_t *bytes = calloc(1, 4 + max + 1);
-	struct rpc_record r = {0};
+	struct rpc_record r = { 0 };
 	const uint8_t *rec;
 	size_t used, len;
 
@@ -187,9 +187,9 @@ static void test_record_of_the_maximum_is_taken_and_one_byte_more_is_not(void **
 
 static void test_fragments_that_sum_to_too_much_are_bad(void **state)
 {
-	static const uint8_t mark[] = {0x00, 0x08, 0x00, 0x00}; /* 512 KiB, more follows */
+	static const uint8_t mark[] = { 0x00, 0x08, 0x00, 0x00 }; /* 512 KiB, more follows */
 	static const uint8_t big[512 << 10];
-	struct rpc_record r = {0};
+	struct rpc_record r = { 0 };
 	const uint8_t *rec;
 	size_t used, len;
 
@@ -207,12 +207,12 @@ static void test_fragments_that_sum_to_too_much_are_bad(void **state)
 
 static void test_endless_fragments_are_bad_empty_or_not(void **state)
 {
-	static const uint8_t one[] = {0, 0, 0, 1, 'x'};
-	static const uint8_t none[] = {0, 0, 0, 0};
+	static const uint8_t one[] = { 0, 0, 0, 1, 'x' };
+	static const uint8_t none[] = { 0, 0, 0, 0 };
 
 	(void)state;
 	for (int empty = 0; empty < 2; empty++) {
-		struct rpc_record r = {0};
+		struct rpc_record r = { 0 };
 		const uint8_t *rec;
 		size_t used, len;
 		int rc = RPC_RECORD_NONE;
@@ -231,14 +231,14 @@ static void test_endless_fragments_are_bad_empty_or_not(void **state)
 
 static void test_many_fragments_up_to_the_limit_make_one_record(void **state)
 {
-	struct rpc_record r = {0};
+	struct rpc_record r = { 0 };
 	const uint8_t *rec;
 	size_t used, len;
 
 	(void)state;
 	for (int i = 0; i < RPC_RECORD_FRAGMENTS_MAX; i++) {
 		bool last = i == RPC_RECORD_FRAGMENTS_MAX - 1;
-		uint8_t frag[] = {last ? 0x80 : 0, 0, 0, 1, (uint8_t)i};
+		uint8_t frag[] = { last ? 0x80 : 0, 0, 0, 1, (uint8_t)i };
 
 		assert_int_equal(rpc_record_next(&r, frag, sizeof(frag), &used, &rec, &len),
 				 last ? RPC_RECORD_READY : RPC_RECORD_NONE);
@@ -251,8 +251,8 @@ static void test_many_fragments_up_to_the_limit_make_one_record(void **state)
 
 static void test_mark_is_what_the_reader_reads(void **state)
 {
-	uint8_t bytes[4 + 300] = {0};
-	struct rpc_record r = {0};
+	uint8_t bytes[4 + 300] = { 0 };
+	struct rpc_record r = { 0 };
 	const uint8_t *rec;
 	size_t used, len;
 

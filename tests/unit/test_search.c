@@ -43,7 +43,7 @@ static void make_dir(struct data_dir *t, const char *name)
 	assert_int_equal(mkdirat(t->fd, name, 0755), 0);
 }
 
-/* ---- a search whose results become sorted text -------------------------------- */
+/* ---- a search whose results become sorted text -------------------------- */
 
 struct found {
 	char *lines[512]; /* owned */
@@ -71,7 +71,7 @@ static void put_lines(struct buf *b, const char *mark, const struct search_line 
 static bool on_match(void *arg, const struct search_match *m)
 {
 	struct found *f = arg;
-	struct buf b = {0};
+	struct buf b = { 0 };
 
 	assert_int_equal(buf_printf(&b, "%s:%u:%zu:%.*s", m->path, (unsigned)m->line, m->column,
 				    (int)m->text.len, m->text.p),
@@ -87,7 +87,7 @@ static bool on_match(void *arg, const struct search_match *m)
 static void on_skipped(void *arg, const char *path, enum search_skip why)
 {
 	struct found *f = arg;
-	struct buf b = {0};
+	struct buf b = { 0 };
 
 	assert_int_equal(buf_printf(&b, "skip %s: %s", path, search_skip_text(why)), 0);
 	note(f, &b);
@@ -99,17 +99,18 @@ static int compare(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static const struct search_ops ops = {.match = on_match, .skipped = on_skipped};
+static const struct search_ops ops = { .match = on_match, .skipped = on_skipped };
 
-static const struct search_options defaults = {
-	.max_results = 100, .max_file_bytes = 16u << 20, .max_line_bytes = 40};
+static const struct search_options defaults = { .max_results = 100,
+						.max_file_bytes = 16u << 20,
+						.max_line_bytes = 40 };
 
 static int run_options(struct data_dir *t, const struct search_options *o, struct found *f)
 {
 	int rc;
 
 	f->n = f->n_skipped = 0;
-	f->err = (struct err){0};
+	f->err = (struct err){ 0 };
 	rc = search_run(t->fd, o, &ops, f, &f->result, &f->err);
 	qsort(f->lines, f->n, sizeof(f->lines[0]), compare);
 	return rc;
@@ -125,7 +126,7 @@ static void forget(struct found *f)
 static void expect(struct data_dir *t, const struct search_options *o, const char *const *want,
 		   size_t n)
 {
-	struct found f = {0};
+	struct found f = { 0 };
 
 	if (run_options(t, o, &f) != 0)
 		fail_msg("%.*s: %s", (int)o->pattern_len, o->pattern, f.err.msg);
@@ -142,7 +143,7 @@ static void expect(struct data_dir *t, const struct search_options *o, const cha
 
 #define EXPECT(t, o, ...)                                                                          \
 	do {                                                                                       \
-		static const char *const want_[] = {__VA_ARGS__};                                  \
+		static const char *const want_[] = { __VA_ARGS__ };                                \
 		expect((t), (o), want_, ARRAY_LEN(want_));                                         \
 	} while (0)
 
@@ -157,7 +158,7 @@ static struct search_options pattern(const char *p, bool is_regex, bool ignore_c
 	return o;
 }
 
-/* ---- what is found -------------------------------------------------------------- */
+/* ---- what is found ------------------------------------------------------ */
 
 static void test_patterns_find_lines_and_columns(void **state)
 {
@@ -170,34 +171,34 @@ static void test_patterns_find_lines_and_columns(void **state)
 		bool is_regex, ignore_case;
 		const char *want; /* without "f:", joined with '|' */
 	} cases[] = {
-		{"word", false, false, "4:1:word word"},
-		{"word", false, true, "1:5:one Word|4:1:word word"},
-		{"Word", false, false, "1:5:one Word"},
-		{"-e", false, false, "2:1:-e --help [x"},
-		{"--help", false, false, "2:4:-e --help [x"},
-		{"[", false, false, "2:11:-e --help [x"},
-		{"[", false, true, "2:11:-e --help [x"},
-		{"x$", true, false, "2:12:-e --help [x"},
-		{"Word$", true, false, "1:5:one Word"},
-		{"d\\r", true, false, "1:8:one Word"},
-		{"^$", true, false, "3:1:"},
-		{"^w.*d$", true, false, "4:1:word word"},
-		{"(?i)^W", true, false, "4:1:word word"},
-		{"last", false, false, "7:1:last"},
-		{"\xff", false, false, "6:5:raw \xff byte"},
-		{"\xff", true, false, "6:5:raw \xff byte"},
-		{"\\xff", true, false, "6:5:raw \xff byte"},
-		{"a\\nb", true, false, ""},
-		{"nowhere", false, false, ""},
-		{"(?<=wor)d w", true, false, "4:4:word word"},
+		{ "word", false, false, "4:1:word word" },
+		{ "word", false, true, "1:5:one Word|4:1:word word" },
+		{ "Word", false, false, "1:5:one Word" },
+		{ "-e", false, false, "2:1:-e --help [x" },
+		{ "--help", false, false, "2:4:-e --help [x" },
+		{ "[", false, false, "2:11:-e --help [x" },
+		{ "[", false, true, "2:11:-e --help [x" },
+		{ "x$", true, false, "2:12:-e --help [x" },
+		{ "Word$", true, false, "1:5:one Word" },
+		{ "d\\r", true, false, "1:8:one Word" },
+		{ "^$", true, false, "3:1:" },
+		{ "^w.*d$", true, false, "4:1:word word" },
+		{ "(?i)^W", true, false, "4:1:word word" },
+		{ "last", false, false, "7:1:last" },
+		{ "\xff", false, false, "6:5:raw \xff byte" },
+		{ "\xff", true, false, "6:5:raw \xff byte" },
+		{ "\\xff", true, false, "6:5:raw \xff byte" },
+		{ "a\\nb", true, false, "" },
+		{ "nowhere", false, false, "" },
+		{ "(?<=wor)d w", true, false, "4:4:word word" },
 	};
 
 	puts_in(t, "f", text);
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct search_options o =
 			pattern(cases[i].pattern, cases[i].is_regex, cases[i].ignore_case);
-		struct found f = {0};
-		struct buf have = {0};
+		struct found f = { 0 };
+		struct buf have = { 0 };
 
 		if (run_options(t, &o, &f) != 0)
 			fail_msg("%s: %s", cases[i].pattern, f.err.msg);
@@ -271,7 +272,7 @@ static void test_long_lines_are_cut_around_the_match(void **state)
 	EXPECT(t, &o, "f:1:1:needle\xc3\xa9\xc3\xa9...+1");
 }
 
-/* ---- which files ------------------------------------------------------------------ */
+/* ---- which files -------------------------------------------------------- */
 
 static struct glob *glob_of(const char *p)
 {
@@ -315,7 +316,7 @@ static void test_globs_and_depth_choose_files(void **state)
 static void make_socket(struct data_dir *t, const char *name)
 {
 	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
 
 	(void)snprintf(a.sun_path, sizeof(a.sun_path), "%s/%s", t->path, name);
 	assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
@@ -355,8 +356,8 @@ static void test_what_may_not_be_read_is_named(void **state)
 {
 	struct data_dir *t = *state;
 	struct search_options o = pattern("x", false, false);
-	static const char *const want[] = {"f:1:1:x", "skip closed: unreadable",
-					   "skip secret: unreadable"};
+	static const char *const want[] = { "f:1:1:x", "skip closed: unreadable",
+					    "skip secret: unreadable" };
 
 	puts_in(t, "f", "x\n");
 	puts_in(t, "secret", "x\n");
@@ -375,7 +376,7 @@ static void test_the_root_may_be_a_file(void **state)
 {
 	struct data_dir *t = *state;
 	struct search_options o = pattern("x", false, false);
-	struct data_dir file = {.fd = -1};
+	struct data_dir file = { .fd = -1 };
 
 	puts_in(t, "f", "a\nx\n");
 	file.fd = openat(t->fd, "f", O_PATH | O_CLOEXEC);
@@ -383,7 +384,7 @@ static void test_the_root_may_be_a_file(void **state)
 	(void)close(file.fd);
 }
 
-/* ---- ends ----------------------------------------------------------------------------- */
+/* ---- ends --------------------------------------------------------------- */
 
 static void test_bad_patterns_are_refused_with_the_reason(void **state)
 {
@@ -393,17 +394,17 @@ static void test_bad_patterns_are_refused_with_the_reason(void **state)
 		bool is_regex;
 		const char *says;
 	} cases[] = {
-		{"", false, "is empty"},
-		{"", true, "is empty"},
-		{"a\nb", false, "line end"},
-		{"[", true, "at byte 1: missing terminating ]"},
-		{"(a", true, "missing closing parenthesis"},
-		{"*", true, "quantifier does not follow"},
-		{"a\\Cb", true, "\\C is disabled"},
-		{"\xff(", true, "missing closing parenthesis"},
-		{"(((a{1000}){1000}){1000})", true, "too large"},
+		{ "", false, "is empty" },
+		{ "", true, "is empty" },
+		{ "a\nb", false, "line end" },
+		{ "[", true, "at byte 1: missing terminating ]" },
+		{ "(a", true, "missing closing parenthesis" },
+		{ "*", true, "quantifier does not follow" },
+		{ "a\\Cb", true, "\\C is disabled" },
+		{ "\xff(", true, "missing closing parenthesis" },
+		{ "(((a{1000}){1000}){1000})", true, "too large" },
 	};
-	struct found f = {0};
+	struct found f = { 0 };
 	struct search_options o;
 	char *text = malloc(SEARCH_LITERAL_MAX + 1);
 
@@ -431,7 +432,7 @@ static void test_limits_end_a_search_and_say_so(void **state)
 {
 	struct data_dir *t = *state;
 	struct search_options o = pattern("x", false, false);
-	struct found f = {0};
+	struct found f = { 0 };
 	bool is_cancelled = true;
 
 	puts_in(t, "f", "x\nx\nx\n");
@@ -485,7 +486,7 @@ static void test_the_deadline_holds_within_a_line(void **state)
 	struct search_options o = pattern("a.*?[cd]", true, false);
 	size_t n = 1u << 19;
 	char *text = malloc(n);
-	struct found f = {0};
+	struct found f = { 0 };
 
 	assert_non_null(text);
 	memset(text, 'a', n);
@@ -524,7 +525,7 @@ static void test_long_lines_are_searched_to_their_end(void **state)
 
 	for (size_t at = 0; at + 8 < sizeof(text); at += 127) {
 		struct search_options o = pattern("n.{2}dle$|needle", true, false);
-		struct found f = {0};
+		struct found f = { 0 };
 
 		for (size_t i = 0; i + 1 < sizeof(text); i += 2)
 			memcpy(text + i, "\xc3\xa9", 2);

@@ -54,7 +54,7 @@ static void in_child(int (*load)(struct err *err), int (*fn)(void))
 
 	assert_true(pid >= 0);
 	if (pid == 0) {
-		struct err err = {0};
+		struct err err = { 0 };
 
 		if (load(&err) < 0) {
 			(void)dprintf(2, "%s\n", err.msg);
@@ -71,8 +71,7 @@ static void in_child(int (*load)(struct err *err), int (*fn)(void))
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* ---- refused
- * ------------------------------------------------------------------------------------------- */
+/* ---- refused ------------------------------------------------------------ */
 
 static int check_refused(void)
 {
@@ -80,46 +79,46 @@ static int check_refused(void)
 		long nr;
 		const char *name;
 	} calls[] = {
-		{SYS_execveat, "execveat"},
-		{SYS_execve, "execve"},
+		{ SYS_execveat, "execveat" },
+		{ SYS_execve, "execve" },
 #ifndef __SANITIZE_ADDRESS__
-		{SYS_ptrace, "ptrace"},
+		{ SYS_ptrace, "ptrace" },
 #endif
-		{SYS_mount, "mount"},
-		{SYS_umount2, "umount2"},
-		{SYS_fsopen, "fsopen"},
-		{SYS_open_tree, "open_tree"},
-		{SYS_move_mount, "move_mount"},
-		{SYS_mount_setattr, "mount_setattr"},
-		{SYS_pivot_root, "pivot_root"},
-		{SYS_chroot, "chroot"},
-		{SYS_setns, "setns"},
-		{SYS_unshare, "unshare"},
-		{SYS_bpf, "bpf"},
-		{SYS_keyctl, "keyctl"},
-		{SYS_add_key, "add_key"},
-		{SYS_request_key, "request_key"},
-		{SYS_perf_event_open, "perf_event_open"},
-		{SYS_init_module, "init_module"},
-		{SYS_finit_module, "finit_module"},
-		{SYS_delete_module, "delete_module"},
-		{SYS_kexec_load, "kexec_load"},
-		{SYS_process_vm_readv, "process_vm_readv"},
-		{SYS_process_vm_writev, "process_vm_writev"},
-		{SYS_pidfd_getfd, "pidfd_getfd"},
-		{SYS_open_by_handle_at, "open_by_handle_at"},
-		{SYS_userfaultfd, "userfaultfd"},
-		{SYS_io_uring_setup, "io_uring_setup"},
-		{SYS_reboot, "reboot"},
-		{SYS_swapon, "swapon"},
-		{SYS_setuid, "setuid"},
-		{SYS_setresuid, "setresuid"},
-		{SYS_setresgid, "setresgid"},
-		{SYS_setgroups, "setgroups"},
-		{SYS_capset, "capset"},
-		{SYS_seccomp, "seccomp"},
-		{SYS_personality, "personality"},
-		{SYS_clock_settime, "clock_settime"},
+		{ SYS_mount, "mount" },
+		{ SYS_umount2, "umount2" },
+		{ SYS_fsopen, "fsopen" },
+		{ SYS_open_tree, "open_tree" },
+		{ SYS_move_mount, "move_mount" },
+		{ SYS_mount_setattr, "mount_setattr" },
+		{ SYS_pivot_root, "pivot_root" },
+		{ SYS_chroot, "chroot" },
+		{ SYS_setns, "setns" },
+		{ SYS_unshare, "unshare" },
+		{ SYS_bpf, "bpf" },
+		{ SYS_keyctl, "keyctl" },
+		{ SYS_add_key, "add_key" },
+		{ SYS_request_key, "request_key" },
+		{ SYS_perf_event_open, "perf_event_open" },
+		{ SYS_init_module, "init_module" },
+		{ SYS_finit_module, "finit_module" },
+		{ SYS_delete_module, "delete_module" },
+		{ SYS_kexec_load, "kexec_load" },
+		{ SYS_process_vm_readv, "process_vm_readv" },
+		{ SYS_process_vm_writev, "process_vm_writev" },
+		{ SYS_pidfd_getfd, "pidfd_getfd" },
+		{ SYS_open_by_handle_at, "open_by_handle_at" },
+		{ SYS_userfaultfd, "userfaultfd" },
+		{ SYS_io_uring_setup, "io_uring_setup" },
+		{ SYS_reboot, "reboot" },
+		{ SYS_swapon, "swapon" },
+		{ SYS_setuid, "setuid" },
+		{ SYS_setresuid, "setresuid" },
+		{ SYS_setresgid, "setresgid" },
+		{ SYS_setgroups, "setgroups" },
+		{ SYS_capset, "capset" },
+		{ SYS_seccomp, "seccomp" },
+		{ SYS_personality, "personality" },
+		{ SYS_clock_settime, "clock_settime" },
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
@@ -190,20 +189,19 @@ static void test_main_is_held_to_harmless_arguments(void **state)
 	in_child(seccomp_rules_main, check_arguments);
 }
 
-/* ---- allowed
- * ------------------------------------------------------------------------------------------- */
+/* ---- allowed ------------------------------------------------------------ */
 
 static char *dir; /* of the test's own; made by setup() */
 
 static int work_with_files(int at)
 {
 	static char page[8192];
-	struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
-	struct iovec iov = {page, sizeof(page)};
+	struct timespec times[2] = { { .tv_nsec = UTIME_NOW }, { .tv_nsec = UTIME_OMIT } };
+	struct iovec iov = { page, sizeof(page) };
 	union {
 		struct file_handle head;
 		char room[sizeof(struct file_handle) + MAX_HANDLE_SZ];
-	} h = {.head.handle_bytes = MAX_HANDLE_SZ};
+	} h = { .head.handle_bytes = MAX_HANDLE_SZ };
 	struct statx stx;
 	struct rlimit rl;
 	int mount_id, fd = openat(at, "f", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -265,7 +263,7 @@ static void on_async(uv_async_t *a)
 static int work_with_libuv(void)
 {
 	struct sockaddr_in any;
-	uv_work_t work = {0};
+	uv_work_t work = { 0 };
 	uv_timer_t timer;
 	uv_signal_t sig;
 	uv_async_t async;
@@ -346,7 +344,7 @@ static void *try_unshare(void *arg)
 
 static int check_threads(void)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 	pthread_t t;
 	void *got;
 
@@ -380,12 +378,11 @@ static void test_main_can_end(void **state)
 	in_child(seccomp_rules_main, leave_by_exit);
 }
 
-/* ---- the broker
- * ---------------------------------------------------------------------------------------- */
+/* ---- the broker --------------------------------------------------------- */
 
 static int check_broker(void)
 {
-	char *no_args[] = {NULL};
+	char *no_args[] = { NULL };
 	void *p = malloc(1 << 20);
 
 	MUST(p != NULL);
@@ -414,7 +411,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	static const char *const names[] = {"f", "g", "s", "p", "workspace.db"};
+	static const char *const names[] = { "f", "g", "s", "p", "workspace.db" };
 	int at = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
 	for (size_t i = 0; i < ARRAY_LEN(names); i++)

@@ -12,7 +12,7 @@ static const char id_b[] = "22222222-2222-4222-8222-222222222222";
 
 static struct store *must_open(const struct data_dir *d, const char *url)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 	struct store *s = NULL;
 
 	if (store_open(d->path, url, &s, &err) < 0)
@@ -56,7 +56,7 @@ static int see(void *arg, const struct ws_row *row)
 
 static struct seen all_rows(struct store *s)
 {
-	struct seen seen = {0};
+	struct seen seen = { 0 };
 
 	assert_int_equal(store_ws_each(s, see, &seen, NULL), 0);
 	return seen;
@@ -70,7 +70,7 @@ static mode_t mode_of(const struct data_dir *d, const char *name)
 	return st.st_mode & 07777;
 }
 
-/* ---- opening ------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------ */
 
 static void test_every_url_form_names_its_file(void **state)
 {
@@ -79,13 +79,13 @@ static void test_every_url_form_names_its_file(void **state)
 	const struct {
 		const char *url, *file;
 	} cases[] = {
-		{NULL, "workspace.db"},
-		{"", "workspace.db"},
-		{"sqlite:a.db", "a.db"},
-		{"sqlite:deep/er/b.db", "deep/er/b.db"},
-		{"sqlite://c.db?mode=rwc", "c.db"},
-		{absolute, "d.db"},
-		{query, "sub/e.db"},
+		{ NULL, "workspace.db" },
+		{ "", "workspace.db" },
+		{ "sqlite:a.db", "a.db" },
+		{ "sqlite:deep/er/b.db", "deep/er/b.db" },
+		{ "sqlite://c.db?mode=rwc", "c.db" },
+		{ absolute, "d.db" },
+		{ query, "sub/e.db" },
 	};
 
 	(void)snprintf(absolute, sizeof(absolute), "sqlite://%s/d.db", d->path);
@@ -112,7 +112,7 @@ static void test_other_urls_are_refused_with_what_is_allowed(void **state)
 	struct data_dir *d = *state;
 
 	for (size_t i = 0; i < ARRAY_LEN(urls); i++) {
-		struct err err = {0};
+		struct err err = { 0 };
 		struct store *s = NULL;
 
 		assert_int_equal(store_open(d->path, urls[i], &s, &err), -EINVAL);
@@ -151,7 +151,7 @@ static void test_second_daemon_is_refused_and_told_who_holds_the_lock(void **sta
 	struct data_dir *d = *state;
 	struct store *s = must_open(d, NULL);
 	struct store *other = NULL;
-	struct err err = {0};
+	struct err err = { 0 };
 	char pid[32];
 
 	assert_int_equal(store_open(d->path, NULL, &other, &err), -EBUSY);
@@ -165,7 +165,7 @@ static void test_a_database_elsewhere_is_locked_too(void **state)
 {
 	struct data_dir *d = *state;
 	struct store *s = NULL, *other = NULL;
-	struct err err = {0};
+	struct err err = { 0 };
 	char url[128], a[96], b[96];
 
 	(void)snprintf(url, sizeof(url), "sqlite://%s/shared.db", d->path);
@@ -214,7 +214,7 @@ static void test_newer_schema_is_refused_and_left_alone(void **state)
 {
 	struct data_dir *d = *state;
 	struct store *s = must_open(d, NULL);
-	struct err err = {0};
+	struct err err = { 0 };
 	char back[48];
 
 	insert(s, id_a, WS_ROW_LIVE);
@@ -235,7 +235,7 @@ static void test_a_file_that_is_no_database_is_refused(void **state)
 {
 	struct data_dir *d = *state;
 	struct store *s = NULL;
-	struct err err = {0};
+	struct err err = { 0 };
 	auto_close int fd = openat(d->fd, "workspace.db", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
 	char junk[4096];
 
@@ -245,7 +245,7 @@ static void test_a_file_that_is_no_database_is_refused(void **state)
 	assert_true(err.msg[0] != '\0');
 }
 
-/* ---- rows ---------------------------------------------------------------- */
+/* ---- rows --------------------------------------------------------------- */
 
 static void test_rows_come_back_as_they_were_written_and_in_order(void **state)
 {
@@ -297,7 +297,7 @@ static void test_an_id_is_taken_once_and_an_unknown_one_is_told(void **state)
 {
 	struct data_dir *d = *state;
 	struct store *s = must_open(d, NULL);
-	struct ws_row row = {.metadata_json = (char *)"{}"};
+	struct ws_row row = { .metadata_json = (char *)"{}" };
 
 	insert(s, id_a, WS_ROW_LIVE);
 	memcpy(row.id, id_a, sizeof(row.id));
@@ -341,7 +341,7 @@ static void test_a_damaged_row_does_not_hide_the_others(void **state)
 	store_close(s);
 }
 
-/* ---- hints and health ---------------------------------------------------- */
+/* ---- hints and health --------------------------------------------------- */
 
 struct hints_seen {
 	unsigned n;
@@ -361,7 +361,7 @@ static int see_hint(void *arg, const struct hint_row *row)
 
 static struct hints_seen all_hints(struct store *s, const char *id)
 {
-	struct hints_seen seen = {0};
+	struct hints_seen seen = { 0 };
 
 	assert_int_equal(store_hints_each(s, id, see_hint, &seen, NULL), 0);
 	return seen;
@@ -369,7 +369,7 @@ static struct hints_seen all_hints(struct store *s, const char *id)
 
 static struct hint_row hint(const char *id, uint64_t ino, uint64_t parent, const char *name)
 {
-	struct hint_row row = {.ino = ino, .birth_ns = 1, .parent_ino = parent, .name = name};
+	struct hint_row row = { .ino = ino, .birth_ns = 1, .parent_ino = parent, .name = name };
 
 	memcpy(row.ws_id, id, sizeof(row.ws_id));
 	return row;
@@ -383,7 +383,7 @@ static void test_hints_are_replaced_removed_and_go_with_their_workspace(void **s
 		hint(id_a, UINT64_MAX, 2, "x"), hint(id_a, 7, 2, "\xff\xfe \n"),
 		hint(id_b, 7, 2, "of nobody"), /* no such workspace: passed over */
 	};
-	const struct hint_row second[] = {hint(id_a, UINT64_MAX, 0, NULL), hint(id_a, 7, 3, "y")};
+	const struct hint_row second[] = { hint(id_a, UINT64_MAX, 0, NULL), hint(id_a, 7, 3, "y") };
 	struct hints_seen seen;
 
 	insert(s, id_a, WS_ROW_LIVE);
@@ -407,7 +407,9 @@ static void test_quotas_are_replaced_and_go_with_their_workspace(void **state)
 {
 	struct data_dir *d = *state;
 	struct store *s = must_open(d, NULL);
-	struct quota_row row = {.max_bytes = 1ull << 62, .max_files = UINT64_MAX, .used_bytes = 7};
+	struct quota_row row = { .max_bytes = 1ull << 62,
+				 .max_files = UINT64_MAX,
+				 .used_bytes = 7 };
 	struct quota_row got;
 
 	memcpy(row.ws_id, id_a, sizeof(row.ws_id));
@@ -431,7 +433,7 @@ static void test_check_writes_and_says_when_it_cannot(void **state)
 {
 	struct data_dir *d = *state;
 	struct store *s = must_open(d, NULL);
-	struct err err = {0};
+	struct err err = { 0 };
 
 	assert_int_equal(store_check(s, NULL), 0);
 	assert_int_equal(store_check(s, NULL), 0);

@@ -22,7 +22,7 @@ static struct store *must_open(const struct data_dir *d)
 static int claim(struct store *s, const char *key, uint64_t now_ns, const char *id,
 		 struct store_idem *ret)
 {
-	*ret = (struct store_idem){.hash = {7}};
+	*ret = (struct store_idem){ .hash = { 7 } };
 	memcpy(ret->ws_id, id, sizeof(ret->ws_id));
 	return store_idem_claim(s, key, now_ns, ret, NULL);
 }

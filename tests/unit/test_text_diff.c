@@ -18,32 +18,32 @@ static void test_small_diffs_are_written_exactly(void **state)
 	static const struct {
 		const char *a, *b, *want;
 	} cases[] = {
-		{"a\nb\nc\n", "a\nb\nc\n", ""},
-		{"", "", ""},
-		{"a\nb\nc\n", "a\nx\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+x\n c\n"},
-		{"", "a\n", "@@ -0,0 +1 @@\n+a\n"},
-		{"a\n", "", "@@ -1 +0,0 @@\n-a\n"},
-		{"a", "a\n", "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n"},
-		{"a\nb", "a\nc",
-		 "@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+c\n"
-		 "\\ No newline at end of file\n"},
-		{"x\nb", "y\nb", "@@ -1,2 +1,2 @@\n-x\n+y\n b\n\\ No newline at end of file\n"},
-		{"a\r\nb\r\n", "a\nb\r\n", "@@ -1,2 +1,2 @@\n-a\r\n+a\n b\r\n"},
+		{ "a\nb\nc\n", "a\nb\nc\n", "" },
+		{ "", "", "" },
+		{ "a\nb\nc\n", "a\nx\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+x\n c\n" },
+		{ "", "a\n", "@@ -0,0 +1 @@\n+a\n" },
+		{ "a\n", "", "@@ -1 +0,0 @@\n-a\n" },
+		{ "a", "a\n", "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n" },
+		{ "a\nb", "a\nc",
+		  "@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+c\n"
+		  "\\ No newline at end of file\n" },
+		{ "x\nb", "y\nb", "@@ -1,2 +1,2 @@\n-x\n+y\n b\n\\ No newline at end of file\n" },
+		{ "a\r\nb\r\n", "a\nb\r\n", "@@ -1,2 +1,2 @@\n-a\r\n+a\n b\r\n" },
 		/* inserted behind many lines: context on both sides, the rest is left out */
-		{"1\n2\n3\n4\n5\n6\n7\n8\n", "1\n2\n3\n4\nx\n5\n6\n7\n8\n",
-		 "@@ -2,6 +2,7 @@\n 2\n 3\n 4\n+x\n 5\n 6\n 7\n"},
+		{ "1\n2\n3\n4\n5\n6\n7\n8\n", "1\n2\n3\n4\nx\n5\n6\n7\n8\n",
+		  "@@ -2,6 +2,7 @@\n 2\n 3\n 4\n+x\n 5\n 6\n 7\n" },
 		/* six equal lines between changes: one hunk; seven: two */
-		{"a\n1\n2\n3\n4\n5\n6\nb\n", "A\n1\n2\n3\n4\n5\n6\nB\n",
-		 "@@ -1,8 +1,8 @@\n-a\n+A\n 1\n 2\n 3\n 4\n 5\n 6\n-b\n+B\n"},
-		{"a\n1\n2\n3\n4\n5\n6\n7\nb\n", "A\n1\n2\n3\n4\n5\n6\n7\nB\n",
-		 "@@ -1,4 +1,4 @@\n-a\n+A\n 1\n 2\n 3\n@@ -6,4 +6,4 @@\n 5\n 6\n 7\n-b\n+B\n"},
-		{"a\na\n", "a\na\na\n", "@@ -1,2 +1,3 @@\n a\n a\n+a\n"},
+		{ "a\n1\n2\n3\n4\n5\n6\nb\n", "A\n1\n2\n3\n4\n5\n6\nB\n",
+		  "@@ -1,8 +1,8 @@\n-a\n+A\n 1\n 2\n 3\n 4\n 5\n 6\n-b\n+B\n" },
+		{ "a\n1\n2\n3\n4\n5\n6\n7\nb\n", "A\n1\n2\n3\n4\n5\n6\n7\nB\n",
+		  "@@ -1,4 +1,4 @@\n-a\n+A\n 1\n 2\n 3\n@@ -6,4 +6,4 @@\n 5\n 6\n 7\n-b\n+B\n" },
+		{ "a\na\n", "a\na\na\n", "@@ -1,2 +1,3 @@\n a\n a\n+a\n" },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		static const char head[] = "--- a/f\n+++ b/f\n";
-		struct buf out = {0};
+		struct buf out = { 0 };
 		const char *text;
 
 		assert_int_equal(text_diff(cases[i].a, strlen(cases[i].a), cases[i].b,
@@ -64,14 +64,14 @@ static void test_names_are_quoted_when_they_must(void **state)
 	static const struct {
 		const char *name, *want;
 	} cases[] = {
-		{"dir/f", "--- a/dir/f\n"},      {"a b", "--- a/a b\t\n"},
-		{"a\nb", "--- \"a/a\\012b\"\n"}, {"q\"\\", "--- \"a/q\\\"\\\\\"\n"},
-		{"\xff", "--- a/\xff\n"},
+		{ "dir/f", "--- a/dir/f\n" },      { "a b", "--- a/a b\t\n" },
+		{ "a\nb", "--- \"a/a\\012b\"\n" }, { "q\"\\", "--- \"a/q\\\"\\\\\"\n" },
+		{ "\xff", "--- a/\xff\n" },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		struct buf out = {0};
+		struct buf out = { 0 };
 
 		assert_int_equal(text_diff("", 0, "x\n", 2, cases[i].name, &out), 0);
 		assert_memory_equal(out.data, cases[i].want, strlen(cases[i].want));
@@ -81,9 +81,9 @@ static void test_names_are_quoted_when_they_must(void **state)
 
 static void check_round_trip(const struct buf *a, const struct buf *b)
 {
-	struct buf diff = {0}, back = {0};
+	struct buf diff = { 0 }, back = { 0 };
 	struct text_patch patch;
-	struct err err = {0};
+	struct err err = { 0 };
 	struct text_patch_outcome *outcomes;
 	size_t n;
 
@@ -109,8 +109,8 @@ static void check_round_trip(const struct buf *a, const struct buf *b)
 
 static void fill(struct buf *b, unsigned *seed, size_t n_lines)
 {
-	static const char *const words[] = {"a\n",         "b\n", "\n",   "\r\n",
-					    "long line\n", "-\n", "a\r\n"};
+	static const char *const words[] = { "a\n",         "b\n", "\n",   "\r\n",
+					     "long line\n", "-\n", "a\r\n" };
 
 	buf_reset(b);
 	assert_int_equal(buf_reserve(b, 1), 0);
@@ -141,7 +141,7 @@ static void disturb(struct buf *b, const struct buf *a, unsigned *seed)
 
 static void test_a_diff_leads_from_the_old_text_to_the_new(void **state)
 {
-	struct buf a = {0}, b = {0};
+	struct buf a = { 0 }, b = { 0 };
 	unsigned seed = 1;
 
 	(void)state;
@@ -162,7 +162,7 @@ static void test_a_diff_leads_from_the_old_text_to_the_new(void **state)
 /* Beyond the bounds on work the diff is longer, but as true. */
 static void test_texts_that_share_nothing_and_texts_of_many_lines(void **state)
 {
-	struct buf a = {0}, b = {0}, out = {0};
+	struct buf a = { 0 }, b = { 0 }, out = { 0 };
 	unsigned seed = 2;
 
 	(void)state;
@@ -185,7 +185,7 @@ static void test_texts_that_share_nothing_and_texts_of_many_lines(void **state)
 
 static void test_a_diff_beyond_the_buffer_is_refused_whole(void **state)
 {
-	struct buf out = {.max = 40};
+	struct buf out = { .max = 40 };
 
 	(void)state;
 	assert_int_equal(buf_puts(&out, "kept"), 0);

@@ -25,21 +25,21 @@ struct edit_case {
 };
 
 static const struct edit_case good[] = {
-	{T("one two three"), T("two"), T("2"), false, T("one 2 three"), 1},
-	{T("a\r\nword\r\nb\r\n"), T("word"), T("other"), false, T("a\r\nother\r\nb\r\n"), 1},
-	{T("a\nword\r\nb\rc"), T("word"), T("x"), false, T("a\nx\r\nb\rc"), 1},
-	{T("a\rword\rb"), T("word\r"), T(""), false, T("a\rb"), 1},
-	{T("\xef\xbb\xbfword\n"), T("word"), T("x"), false, T("\xef\xbb\xbfx\n"), 1},
-	{T("caf\xe9 word \xff"), T("word"), T("w\xe9"), false, T("caf\xe9 w\xe9 \xff"), 1},
-	{T("w\0o\0r\0d\0"), T("o\0"), T("u\0"), false, T("w\0u\0r\0d\0"), 1},
-	{T("a\0b\0a"), T("b\0"), T(""), false, T("a\0a"), 1},
-	{T("no final newline"), T("newline"), T("line"), false, T("no final line"), 1},
-	{T("x"), T("x"), T(""), false, T(""), 1},
-	{T("x\r\ny\r\n"), T("x\r\ny"), T("z"), false, T("z\r\n"), 1},
-	{T("aaa"), T("aa"), T("b"), true, T("ba"), 1},
-	{T("aaaa"), T("aa"), T("aaa"), true, T("aaaaaa"), 2},
-	{T("abab"), T("ab"), T(""), true, T(""), 2},
-	{T("one"), T("one"), T("two"), true, T("two"), 1},
+	{ T("one two three"), T("two"), T("2"), false, T("one 2 three"), 1 },
+	{ T("a\r\nword\r\nb\r\n"), T("word"), T("other"), false, T("a\r\nother\r\nb\r\n"), 1 },
+	{ T("a\nword\r\nb\rc"), T("word"), T("x"), false, T("a\nx\r\nb\rc"), 1 },
+	{ T("a\rword\rb"), T("word\r"), T(""), false, T("a\rb"), 1 },
+	{ T("\xef\xbb\xbfword\n"), T("word"), T("x"), false, T("\xef\xbb\xbfx\n"), 1 },
+	{ T("caf\xe9 word \xff"), T("word"), T("w\xe9"), false, T("caf\xe9 w\xe9 \xff"), 1 },
+	{ T("w\0o\0r\0d\0"), T("o\0"), T("u\0"), false, T("w\0u\0r\0d\0"), 1 },
+	{ T("a\0b\0a"), T("b\0"), T(""), false, T("a\0a"), 1 },
+	{ T("no final newline"), T("newline"), T("line"), false, T("no final line"), 1 },
+	{ T("x"), T("x"), T(""), false, T(""), 1 },
+	{ T("x\r\ny\r\n"), T("x\r\ny"), T("z"), false, T("z\r\n"), 1 },
+	{ T("aaa"), T("aa"), T("b"), true, T("ba"), 1 },
+	{ T("aaaa"), T("aa"), T("aaa"), true, T("aaaaaa"), 2 },
+	{ T("abab"), T("ab"), T(""), true, T(""), 2 },
+	{ T("one"), T("one"), T("two"), true, T("two"), 1 },
 };
 
 static void test_only_the_bytes_of_the_match_change(void **state)
@@ -47,9 +47,9 @@ static void test_only_the_bytes_of_the_match_change(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(good); i++) {
 		const struct edit_case *c = &good[i];
-		struct text_edit e = {c->old_text, c->new_text, c->old_len, c->new_len, c->all};
-		struct buf out = {0};
-		struct err err = {0};
+		struct text_edit e = { c->old_text, c->new_text, c->old_len, c->new_len, c->all };
+		struct buf out = { 0 };
+		struct err err = { 0 };
 		size_t n = 0;
 
 		if (text_edit_apply(c->text, c->text_len, &e, &out, &n, &err) != 0)
@@ -73,30 +73,31 @@ static void test_refusals_say_what_and_where(void **state)
 		int rc;
 		const char *says;
 	} cases[] = {
-		{T("abc"), T(""), T("x"), -EINVAL, "must not be empty"},
-		{T(""), T(""), T(""), -EINVAL, "must not be empty"},
-		{T("abc"), T("b"), T("b"), -EINVAL, "are the same"},
-		{T("aaa"), T("aa"), T("b"), -ENOTUNIQ, "occurs 2 times, at lines 1, 1"},
-		{T("x\ny\nx\n\nx"), T("x"), T("z"), -ENOTUNIQ, "occurs 3 times, at lines 1, 3, 5"},
-		{T("aaaaaaaaaaaaaaaaaaaa"), T("a"), T("b"), -ENOTUNIQ, "more than 16 times"},
-		{T("abc"), T("x"), T("b"), -ENOMSG, "does not occur"},
-		{T(""), T("x"), T("b"), -ENOMSG, "does not occur"},
-		{T("0\r\na\r\nb\r\n"), T("a\nb\n"), T("c"), -ENOMSG,
-		 "at line 2 it differs only in line ends"},
-		{T("a\nb\n"), T("a\r\nb\r\n"), T("c"), -ENOMSG, "differs only in line ends"},
-		{T("a\rb\r"), T("a\nb"), T("c"), -ENOMSG, "differs only in line ends"},
-		{T("a\n\tif (x)\n"), T("    if (x)"), T("c"), -ENOMSG,
-		 "at line 2 it differs only in blanks"},
-		{T("Hello"), T("hello"), T("c"), -ENOMSG, "upper and lower case"},
-		{T("abc"), T("  "), T("c"), -ENOMSG, "does not occur"},
+		{ T("abc"), T(""), T("x"), -EINVAL, "must not be empty" },
+		{ T(""), T(""), T(""), -EINVAL, "must not be empty" },
+		{ T("abc"), T("b"), T("b"), -EINVAL, "are the same" },
+		{ T("aaa"), T("aa"), T("b"), -ENOTUNIQ, "occurs 2 times, at lines 1, 1" },
+		{ T("x\ny\nx\n\nx"), T("x"), T("z"), -ENOTUNIQ,
+		  "occurs 3 times, at lines 1, 3, 5" },
+		{ T("aaaaaaaaaaaaaaaaaaaa"), T("a"), T("b"), -ENOTUNIQ, "more than 16 times" },
+		{ T("abc"), T("x"), T("b"), -ENOMSG, "does not occur" },
+		{ T(""), T("x"), T("b"), -ENOMSG, "does not occur" },
+		{ T("0\r\na\r\nb\r\n"), T("a\nb\n"), T("c"), -ENOMSG,
+		  "at line 2 it differs only in line ends" },
+		{ T("a\nb\n"), T("a\r\nb\r\n"), T("c"), -ENOMSG, "differs only in line ends" },
+		{ T("a\rb\r"), T("a\nb"), T("c"), -ENOMSG, "differs only in line ends" },
+		{ T("a\n\tif (x)\n"), T("    if (x)"), T("c"), -ENOMSG,
+		  "at line 2 it differs only in blanks" },
+		{ T("Hello"), T("hello"), T("c"), -ENOMSG, "upper and lower case" },
+		{ T("abc"), T("  "), T("c"), -ENOMSG, "does not occur" },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		struct text_edit e = {cases[i].old_text, cases[i].new_text, cases[i].old_len,
-				      cases[i].new_len, false};
-		struct buf out = {0};
-		struct err err = {0};
+		struct text_edit e = { cases[i].old_text, cases[i].new_text, cases[i].old_len,
+				       cases[i].new_len, false };
+		struct buf out = { 0 };
+		struct err err = { 0 };
 		size_t n = 77;
 
 		assert_int_equal(
@@ -112,9 +113,9 @@ static void test_refusals_say_what_and_where(void **state)
 
 static void test_a_result_beyond_the_maximum_is_refused(void **state)
 {
-	struct text_edit e = {"a", "bbbb", 1, 4, true};
-	struct buf out = {.max = 6};
-	struct err err = {0};
+	struct text_edit e = { "a", "bbbb", 1, 4, true };
+	struct buf out = { .max = 6 };
+	struct err err = { 0 };
 	size_t n;
 
 	(void)state;
@@ -130,9 +131,9 @@ static void test_a_text_of_one_letter_takes_no_square_time(void **state)
 {
 	size_t n = 16u << 20, half = n / 2, replaced;
 	char *text = malloc(n);
-	struct text_edit e = {text, "b", half, 1, false};
-	struct buf out = {0};
-	struct err err = {0};
+	struct text_edit e = { text, "b", half, 1, false };
+	struct buf out = { 0 };
+	struct err err = { 0 };
 
 	(void)state;
 	assert_non_null(text);

@@ -15,22 +15,22 @@ static void test_characters_and_raw_bytes(void **state)
 		uint32_t c;
 		size_t len;
 	} cases[] = {
-		{T("a"), 'a', 1},
-		{T("\0"), 0, 1},
-		{T("\xc3\xa9"), 0xe9, 2},
-		{T("\xe2\x82\xacx"), 0x20ac, 3},
-		{T("\xf0\x9f\x98\x80"), 0x1f600, 4},
-		{T("\xf4\x8f\xbf\xbf"), 0x10ffff, 4},
-		{T("\xff"), UTF8_RAW + 0xff, 1},
-		{T("\x80"), UTF8_RAW + 0x80, 1},
-		{T("\xc3"), UTF8_RAW + 0xc3, 1},             /* cut */
-		{T("\xc3x"), UTF8_RAW + 0xc3, 1},            /* no continuation */
-		{T("\xc0\xaf"), UTF8_RAW + 0xc0, 1},         /* overlong '/' */
-		{T("\xe0\x80\xaf"), UTF8_RAW + 0xe0, 1},     /* the same in three */
-		{T("\xf0\x80\x80\xaf"), UTF8_RAW + 0xf0, 1}, /* and in four */
-		{T("\xed\xa0\x80"), UTF8_RAW + 0xed, 1},     /* a surrogate */
-		{T("\xf4\x90\x80\x80"), UTF8_RAW + 0xf4, 1}, /* above U+10FFFF */
-		{T("\xf5\x80\x80\x80"), UTF8_RAW + 0xf5, 1},
+		{ T("a"), 'a', 1 },
+		{ T("\0"), 0, 1 },
+		{ T("\xc3\xa9"), 0xe9, 2 },
+		{ T("\xe2\x82\xacx"), 0x20ac, 3 },
+		{ T("\xf0\x9f\x98\x80"), 0x1f600, 4 },
+		{ T("\xf4\x8f\xbf\xbf"), 0x10ffff, 4 },
+		{ T("\xff"), UTF8_RAW + 0xff, 1 },
+		{ T("\x80"), UTF8_RAW + 0x80, 1 },
+		{ T("\xc3"), UTF8_RAW + 0xc3, 1 },             /* cut */
+		{ T("\xc3x"), UTF8_RAW + 0xc3, 1 },            /* no continuation */
+		{ T("\xc0\xaf"), UTF8_RAW + 0xc0, 1 },         /* overlong '/' */
+		{ T("\xe0\x80\xaf"), UTF8_RAW + 0xe0, 1 },     /* the same in three */
+		{ T("\xf0\x80\x80\xaf"), UTF8_RAW + 0xf0, 1 }, /* and in four */
+		{ T("\xed\xa0\x80"), UTF8_RAW + 0xed, 1 },     /* a surrogate */
+		{ T("\xf4\x90\x80\x80"), UTF8_RAW + 0xf4, 1 }, /* above U+10FFFF */
+		{ T("\xf5\x80\x80\x80"), UTF8_RAW + 0xf5, 1 },
 	};
 
 	(void)state;

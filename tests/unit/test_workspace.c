@@ -44,15 +44,15 @@ static void up(struct house *h, const struct data_dir *dir)
 		.data_dir = dir->path,
 		.owner_uid = 1000,
 		.owner_gid = 1001,
-		.default_exports = {.read_only = true},
+		.default_exports = { .read_only = true },
 		.on_open = on_open,
 		.on_gone = on_gone,
 		.arg = &h->told,
 	};
-	struct err err = {0};
+	struct err err = { 0 };
 
 	h->dir = dir;
-	h->told = (struct told){0};
+	h->told = (struct told){ 0 };
 	if (store_open(dir->path, NULL, &h->store, &err) < 0 ||
 	    ws_registry_open(h->store, &o, &h->reg, &err) < 0)
 		fail_msg("%s", err.msg);
@@ -66,9 +66,9 @@ static void down(struct house *h)
 
 static struct workspace *create(struct house *h, const char *name)
 {
-	struct ws_create c = {.name = name};
+	struct ws_create c = { .name = name };
 	struct workspace *ws = NULL;
-	struct err err = {0};
+	struct err err = { 0 };
 
 	if (ws_create(h->reg, &c, &ws, &err) < 0)
 		fail_msg("%s", err.msg);
@@ -129,7 +129,7 @@ static size_t n_listed(struct house *h)
 	return n;
 }
 
-/* ---- create, find, list, delete ------------------------------------------ */
+/* ---- create, find, list, delete ----------------------------------------- */
 
 static void test_a_new_workspace_is_complete(void **state)
 {
@@ -200,8 +200,8 @@ static void test_text_that_is_no_known_id_finds_nothing(void **state)
 
 static void test_everything_is_there_after_a_restart(void **state)
 {
-	struct ws_pair meta[] = {{(char *)"a", (char *)"1\n\t"}, {(char *)"ü", (char *)""}};
-	struct ws_create c = {.name = "n", .metadata = meta, .n_metadata = 2};
+	struct ws_pair meta[] = { { (char *)"a", (char *)"1\n\t" }, { (char *)"ü", (char *)"" } };
+	struct ws_create c = { .name = "n", .metadata = meta, .n_metadata = 2 };
 	struct workspace *ws = NULL, *again;
 	struct workspace before;
 	struct house h;
@@ -308,9 +308,9 @@ static void witness_gone(void *arg, const struct workspace *ws)
 static void test_a_deletion_is_in_the_store_before_anything_goes(void **state)
 {
 	const struct data_dir *d = *state;
-	struct house h = {.dir = d};
-	struct witness w = {.h = &h};
-	struct ws_registry_options o = {.data_dir = d->path, .on_gone = witness_gone, .arg = &w};
+	struct house h = { .dir = d };
+	struct witness w = { .h = &h };
+	struct ws_registry_options o = { .data_dir = d->path, .on_gone = witness_gone, .arg = &w };
 	struct workspace *ws;
 
 	assert_int_equal(store_open(d->path, NULL, &h.store, NULL), 0);
@@ -328,31 +328,32 @@ static void test_names_and_metadata_have_limits_that_are_told(void **state)
 	static char a256[257], a129[130], a4097[4098];
 	struct ws_pair many[WS_META_PAIRS_MAX + 1];
 	char keys[WS_META_PAIRS_MAX + 1][8];
-	struct ws_pair long_key = {a129, (char *)"v"}, long_value = {(char *)"k", a4097};
-	struct ws_pair bad_value = {(char *)"k", (char *)"\xed\xa0\x80"};
-	struct ws_pair bad_key = {(char *)"a\nb", (char *)"v"};
-	struct ws_pair twice[] = {{(char *)"k", (char *)"1"}, {(char *)"k", (char *)"2"}};
+	struct ws_pair long_key = { a129, (char *)"v" }, long_value = { (char *)"k", a4097 };
+	struct ws_pair bad_value = { (char *)"k", (char *)"\xed\xa0\x80" };
+	struct ws_pair bad_key = { (char *)"a\nb", (char *)"v" };
+	struct ws_pair twice[] = { { (char *)"k", (char *)"1" }, { (char *)"k", (char *)"2" } };
 	const struct {
 		struct ws_create c;
 		const char *field, *limit;
 	} cases[] = {
-		{{.name = a256}, "'name'", "255"},
-		{{.name = "a\nb"}, "'name'", "control"},
-		{{.name = "\x7f"}, "'name'", "control"},
-		{{.name = "\xc2\x85"}, "'name'", "control"},
-		{{.name = "\xff"}, "'name'", "UTF-8"},
-		{{.name = "\xc0\xaf"}, "'name'", "UTF-8"},
-		{{.name = "\xe2\x82"}, "'name'", "UTF-8"},
-		{{.name = "\xf4\x90\x80\x80"}, "'name'", "UTF-8"},
-		{{.metadata = &long_key, .n_metadata = 1}, "metadata", "128"},
-		{{.metadata = &bad_key, .n_metadata = 1}, "metadata", "control"},
-		{{.metadata = &long_value, .n_metadata = 1}, "metadata.k", "4096"},
-		{{.metadata = &bad_value, .n_metadata = 1}, "metadata.k", "UTF-8"},
-		{{.metadata = twice, .n_metadata = 2}, "metadata.k", "twice"},
-		{{.metadata = many, .n_metadata = ARRAY_LEN(many)}, "metadata", "64"},
+		{ { .name = a256 }, "'name'", "255" },
+		{ { .name = "a\nb" }, "'name'", "control" },
+		{ { .name = "\x7f" }, "'name'", "control" },
+		{ { .name = "\xc2\x85" }, "'name'", "control" },
+		{ { .name = "\xff" }, "'name'", "UTF-8" },
+		{ { .name = "\xc0\xaf" }, "'name'", "UTF-8" },
+		{ { .name = "\xe2\x82" }, "'name'", "UTF-8" },
+		{ { .name = "\xf4\x90\x80\x80" }, "'name'", "UTF-8" },
+		{ { .metadata = &long_key, .n_metadata = 1 }, "metadata", "128" },
+		{ { .metadata = &bad_key, .n_metadata = 1 }, "metadata", "control" },
+		{ { .metadata = &long_value, .n_metadata = 1 }, "metadata.k", "4096" },
+		{ { .metadata = &bad_value, .n_metadata = 1 }, "metadata.k", "UTF-8" },
+		{ { .metadata = twice, .n_metadata = 2 }, "metadata.k", "twice" },
+		{ { .metadata = many, .n_metadata = ARRAY_LEN(many) }, "metadata", "64" },
 	};
-	struct ws_create most = {
-		.name = a256 + 1, .metadata = many, .n_metadata = WS_META_PAIRS_MAX};
+	struct ws_create most = { .name = a256 + 1,
+				  .metadata = many,
+				  .n_metadata = WS_META_PAIRS_MAX };
 	struct workspace *ws = NULL;
 	struct house h;
 
@@ -361,11 +362,11 @@ static void test_names_and_metadata_have_limits_that_are_told(void **state)
 	memset(a4097, 'v', 4097);
 	for (size_t i = 0; i < ARRAY_LEN(many); i++) {
 		(void)snprintf(keys[i], sizeof(keys[i]), "%zu", i);
-		many[i] = (struct ws_pair){keys[i], a4097 + 1};
+		many[i] = (struct ws_pair){ keys[i], a4097 + 1 };
 	}
 	up(&h, *state);
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		struct err err = {0};
+		struct err err = { 0 };
 
 		assert_int_equal(ws_create(h.reg, &cases[i].c, &ws, &err), -EINVAL);
 		if (strstr(err.msg, cases[i].field) == NULL ||
@@ -381,13 +382,13 @@ static void test_names_and_metadata_have_limits_that_are_told(void **state)
 	down(&h);
 }
 
-/* ---- what failures and crashes leave ------------------------------------- */
+/* ---- what failures and crashes leave ------------------------------------ */
 
 static void test_a_failed_creation_leaves_nothing(void **state)
 {
-	struct ws_create c = {0};
+	struct ws_create c = { 0 };
 	struct workspace *ws = NULL;
-	struct err err = {0};
+	struct err err = { 0 };
 	struct stat st;
 	struct house h;
 
@@ -406,7 +407,7 @@ static void test_a_failed_creation_leaves_nothing(void **state)
 /* Both states, with the folder whole, in part, and not there: the next start ends with nothing. */
 static void test_what_a_crash_interrupted_is_finished_at_start(void **state)
 {
-	static const enum ws_row_state states[] = {WS_ROW_MAKING, WS_ROW_DELETING};
+	static const enum ws_row_state states[] = { WS_ROW_MAKING, WS_ROW_DELETING };
 	struct house h;
 
 	for (size_t s = 0; s < ARRAY_LEN(states); s++) {
@@ -535,7 +536,7 @@ static void test_a_link_in_place_of_the_files_is_not_followed(void **state)
 	down(&h);
 }
 
-/* ---- export rules -------------------------------------------------------- */
+/* ---- export rules ------------------------------------------------------- */
 
 static void test_export_rules_are_published_kept_and_taken_back(void **state)
 {
@@ -575,7 +576,7 @@ static void test_export_rules_are_published_kept_and_taken_back(void **state)
 	down(&h);
 }
 
-/* ---- threads ------------------------------------------------------------- */
+/* ---- threads ------------------------------------------------------------ */
 
 #define N_THREADS 8
 #define N_ROUNDS  12
@@ -583,10 +584,10 @@ static void test_export_rules_are_published_kept_and_taken_back(void **state)
 /* What did not hold, or NULL. */
 static const char *create_and_delete(struct house *h)
 {
-	struct export_rules rules = {.mode = EXPORT_MATCH};
+	struct export_rules rules = { .mode = EXPORT_MATCH };
 
 	for (int i = 0; i < N_ROUNDS; i++) {
-		struct ws_create c = {.name = "t"};
+		struct ws_create c = { .name = "t" };
 		struct workspace *ws = NULL, *found;
 		bool keep = i == N_ROUNDS - 1;
 
@@ -631,7 +632,7 @@ static void test_eight_threads_create_and_delete(void **state)
 
 	up(&h, *state);
 	for (int i = 0; i < N_THREADS; i++) {
-		workers[i] = (struct worker){.h = &h};
+		workers[i] = (struct worker){ .h = &h };
 		assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
 	}
 	for (int i = 0; i < N_THREADS; i++) {
@@ -668,7 +669,7 @@ static void test_of_many_deletions_of_one_workspace_one_succeeds(void **state)
 	up(&h, *state);
 	for (int round = 0; round < 10; round++) {
 		struct workspace *ws = create(&h, NULL);
-		struct race r = {.h = &h, .id = ws->id};
+		struct race r = { .h = &h, .id = ws->id };
 		pthread_t threads[4];
 
 		for (size_t i = 0; i < ARRAY_LEN(threads); i++)

@@ -24,9 +24,9 @@ static int on_open(void *arg, const struct workspace *ws, struct err *err)
 
 static void up(struct house *h, const struct data_dir *dir)
 {
-	struct ws_registry_options o = {.data_dir = dir->path, .on_open = on_open, .arg = h};
+	struct ws_registry_options o = { .data_dir = dir->path, .on_open = on_open, .arg = h };
 
-	*h = (struct house){.dir = dir};
+	*h = (struct house){ .dir = dir };
 	assert_int_equal(store_open(dir->path, NULL, &h->store, NULL), 0);
 	assert_int_equal(ws_registry_open(h->store, &o, &h->reg, NULL), 0);
 }
@@ -41,7 +41,7 @@ static void create(struct house *h, char id[WS_ID_LEN + 1])
 {
 	struct workspace *ws = NULL;
 
-	assert_int_equal(ws_create(h->reg, &(struct ws_create){.name = "n"}, &ws, NULL), 0);
+	assert_int_equal(ws_create(h->reg, &(struct ws_create){ .name = "n" }, &ws, NULL), 0);
 	memcpy(id, ws->id, sizeof(ws->id));
 	workspace_unref(ws);
 }
@@ -81,7 +81,7 @@ static void test_a_way_back_that_fails_leaves_it_in_the_trash(void **state)
 {
 	char id[WS_ID_LEN + 1];
 	struct workspace *ws = NULL;
-	struct err err = {0};
+	struct err err = { 0 };
 	struct house h;
 
 	up(&h, *state);
@@ -154,24 +154,24 @@ static void test_a_purge_that_a_crash_cut_short_is_finished(void **state)
 static void test_a_refused_change_changes_nothing(void **state)
 {
 	char key[] = "k", value[] = "v";
-	struct ws_pair pairs[WS_META_PAIRS_MAX + 1] = {{key, value}};
+	struct ws_pair pairs[WS_META_PAIRS_MAX + 1] = { { key, value } };
 	char names[WS_META_PAIRS_MAX + 1][8];
-	struct ws_patch p = {.metadata = pairs, .n_metadata = 1};
+	struct ws_patch p = { .metadata = pairs, .n_metadata = 1 };
 	struct workspace *ws = NULL;
 	struct house h;
 
 	up(&h, *state);
-	assert_int_equal(ws_create(h.reg, &(struct ws_create){.name = "n"}, &ws, NULL), 0);
+	assert_int_equal(ws_create(h.reg, &(struct ws_create){ .name = "n" }, &ws, NULL), 0);
 	assert_int_equal(ws_update(h.reg, ws, &p, NULL), 0);
 	for (size_t i = 0; i <= WS_META_PAIRS_MAX; i++) {
 		(void)snprintf(names[i], sizeof(names[i]), "k%zu", i);
-		pairs[i] = (struct ws_pair){names[i], value};
+		pairs[i] = (struct ws_pair){ names[i], value };
 	}
 	p.n_metadata = WS_META_PAIRS_MAX; /* with the one that is there one too many */
 	assert_int_equal(ws_update(h.reg, ws, &p, NULL), -EINVAL);
 	p.n_metadata = WS_META_PAIRS_MAX + 1;
 	assert_int_equal(ws_update(h.reg, ws, &p, NULL), -EINVAL);
-	p = (struct ws_patch){.has_name = true, .name = "bad\n"};
+	p = (struct ws_patch){ .has_name = true, .name = "bad\n" };
 	assert_int_equal(ws_update(h.reg, ws, &p, NULL), -EINVAL);
 	assert_int_equal(store_ws_remove(h.store, ws->id, NULL), 0);
 	p.name = "good";

@@ -61,8 +61,10 @@ static inline void fixture_open_cache(struct ws_fixture *f, size_t max_fds)
 
 	assert_int_equal(inode_cache_new(&o, &f->inodes, NULL), 0);
 	assert_int_equal(inode_root(f->inodes, f->ws, &f->root), 0);
-	f->owner = (struct fileops){.inodes = f->inodes, .acts_as_owner = true, .may_block = true};
-	f->other = (struct fileops){.inodes = f->inodes, .acts_as_owner = false, .may_block = true};
+	f->owner =
+		(struct fileops){ .inodes = f->inodes, .acts_as_owner = true, .may_block = true };
+	f->other =
+		(struct fileops){ .inodes = f->inodes, .acts_as_owner = false, .may_block = true };
 }
 
 static inline void fixture_close_cache(struct ws_fixture *f)
@@ -73,9 +75,9 @@ static inline void fixture_close_cache(struct ws_fixture *f)
 
 static inline void fixture_open(struct ws_fixture *f)
 {
-	struct ws_registry_options o = {.data_dir = f->dir, .owner_uid = 1000, .owner_gid = 1000};
-	struct ws_create c = {.name = "unit"};
-	struct err err = {0};
+	struct ws_registry_options o = { .data_dir = f->dir, .owner_uid = 1000, .owner_gid = 1000 };
+	struct ws_create c = { .name = "unit" };
+	struct err err = { 0 };
 
 	memset(f->dir, 0, sizeof(f->dir));
 	(void)snprintf(f->dir, sizeof(f->dir), "/tmp/ws-unit.XXXXXX");
@@ -87,7 +89,7 @@ static inline void fixture_open(struct ws_fixture *f)
 	f->hints = NULL;
 	if (geteuid() != 0)
 		assert_int_equal(inode_hints_open(f->store, &f->hints, &err), 0);
-	f->files = open(path_proc((char[PATH_PROC_LEN]){0}, f->ws->root_fd),
+	f->files = open(path_proc((char[PATH_PROC_LEN]){ 0 }, f->ws->root_fd),
 			O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	assert_true(f->files >= 0);
 	fixture_open_cache(f, 1000);
@@ -95,7 +97,7 @@ static inline void fixture_open(struct ws_fixture *f)
 
 static inline void fixture_close(struct ws_fixture *f)
 {
-	struct err err = {0};
+	struct err err = { 0 };
 
 	fixture_close_cache(f);
 	if (f->hints != NULL)
@@ -118,6 +120,24 @@ static inline void fixture_local_file(struct ws_fixture *f, const char *name, co
 	assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
 	assert_int_equal(fchmod(fd, mode), 0);
 	(void)close(fd);
+}
+
+/* For cmocka: *state is a fixture of the test's own. */
+static inline int fixture_setup(void **state)
+{
+	struct ws_fixture *f = calloc(1, sizeof(*f));
+
+	assert_non_null(f);
+	fixture_open(f);
+	*state = f;
+	return 0;
+}
+
+static inline int fixture_teardown(void **state)
+{
+	fixture_close(*state);
+	free(*state);
+	return 0;
 }
 
 static inline struct inode *fixture_lookup(struct ws_fixture *f, const char *name)
