@@ -7,6 +7,8 @@
 # BENCH_REPEATS=3 BENCH_SECONDS=2   of each line; the two take turns, medians are shown
 # BENCH_CONNECTIONS=16              of wrk, which has one thread
 # BENCH_FILE_MIB=1024               the large file, in memory and read once before
+# BENCH_NGINX_CACHE=off             nginx opens the file for each request as ours does and as it is delivered; on: it
+#                                   keeps descriptors (open_file_cache), and serves what was there a minute ago
 # BENCH_NGINX_LOG=on                nginx logs each request to a file as ours does; off: it does not
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -71,7 +73,8 @@ make_files() {
 }
 
 start_nginx() {
-	local port log="$work/access.log"
+	local port log="$work/access.log" cache=
+	[ "${BENCH_NGINX_CACHE:-off}" != on ] || cache='open_file_cache max=100;'
 	[ "${BENCH_NGINX_LOG:-on}" = on ] || log=off
 	port=$(python3 -c 'import socket; s=socket.socket(); s.bind(("127.0.0.1",0)); print(s.getsockname()[1])')
 	cat >"$work/nginx.conf" <<-C
@@ -79,7 +82,7 @@ start_nginx() {
 		events { worker_connections 4096; }
 		http {
 			sendfile on; tcp_nopush on; tcp_nodelay on; keepalive_requests 1000000000; access_log $log;
-			default_type application/octet-stream; open_file_cache max=100;
+			default_type application/octet-stream; $cache
 			client_body_temp_path $work/t1; proxy_temp_path $work/t2; fastcgi_temp_path $work/t3;
 			uwsgi_temp_path $work/t4; scgi_temp_path $work/t5;
 			server { listen 127.0.0.1:$port; root $work/www; }
