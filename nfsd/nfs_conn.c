@@ -36,6 +36,7 @@
 		      */
 #define PARTIAL_MAX      (256u << 20) /* bytes of unfinished records of all connections */
 #define POOL_REPLY_GUESS (64u << 10)  /* bytes: payload of a call that goes to a pool unseen */
+#define REPLIES_TOGETHER 4u /* then they leave, so that the client wakes up while we do the rest */
 #define TURN_NS          (2 * NSEC_PER_MS)
 #define BIG_REST         (64u << 10) /* bytes missing of a record from which it is received alone */
 #define RX_BEHIND_BIG    (8u << 10)  /* ... but for this: what is behind it would be copied */
@@ -217,7 +218,8 @@ static void answer(struct nfs_conn *c, struct nfs_job *job)
 	nfs_trace(job, now_ns - job->begin_ns);
 	if (!c->is_closing) {
 		nfs_turn_add(&l->turn, job);
-		if (nfs_turn_is_full(&l->turn))
+		c->n_answered++;
+		if (nfs_turn_is_full(&l->turn) || c->n_answered % REPLIES_TOGETHER == 0)
 			flush(c);
 	}
 	nfs_loop_recycle(l, job);
@@ -476,6 +478,7 @@ static void finish_turn(struct nfs_conn *c)
 
 static void begin_turn(struct nfs_conn *c)
 {
+	c->n_answered = 0;
 	c->loop->turn_end_ns = c->loop->now_ns + TURN_NS;
 }
 
@@ -498,6 +501,8 @@ static void on_poll(uv_poll_t *h, int status, int events)
 		while (c->stash == NULL && may_take_calls(c) && has_time(c) && receive(c))
 			;
 	}
+	if (c->n_answered >= REPLIES_TOGETHER)
+		nfs_loop_stay_awake(l);
 	finish_turn(c);
 }
 

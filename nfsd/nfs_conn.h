@@ -31,10 +31,11 @@ struct nfs_conn {
 	struct nfs_unsent unsent;
 
 	struct nfs_pool_source src[NFS_N_POOLS];
-	unsigned n_jobs;   /* pooled or parked, not back yet */
-	size_t jobs_bytes; /* what they hold */
-	size_t held;       /* what of this is counted in nfsd->held */
-	size_t partial;    /* what of rec is counted in nfsd->partial */
+	unsigned n_jobs;     /* pooled or parked, not back yet */
+	size_t jobs_bytes;   /* what they hold */
+	unsigned n_answered; /* in this turn */
+	size_t held;         /* what of this is counted in nfsd->held */
+	size_t partial;      /* what of rec is counted in nfsd->partial */
 
 	uint64_t begin_ns; /* accepted */
 	uint64_t used_ns;  /* last bytes in or out */

@@ -34,6 +34,8 @@ struct nfs_loop {
 	uv_loop_t uv;
 	uv_async_t wake;
 	uv_timer_t tick;
+	uv_idle_t awake;  /* active for a moment after a busy turn */
+	uint64_t busy_ns; /* when the last busy turn ended */
 	uv_timer_t sweep; /* loop 0 only */
 	uv_work_t sweep_work;
 	uv_idle_t again; /* active while @ready is not empty */
@@ -73,6 +75,8 @@ void nfs_loop_free(struct nfs_loop *l); /* after a join that returned true; NULL
 
 struct nfs_job *nfs_loop_take_job(struct nfs_loop *l); /* NULL when out of memory */
 void nfs_loop_recycle(struct nfs_loop *l, struct nfs_job *job);
+/* nfs_loop_stay_awake() - after a turn of several calls: look for more for a moment instead of sleeping */
+void nfs_loop_stay_awake(struct nfs_loop *l);
 void nfs_loop_again(struct nfs_loop *l,
 		    struct list *ready); /* work on this connection in the next round */
 void nfs_loop_conn_freed(struct nfs_loop *l);
