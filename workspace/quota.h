@@ -55,6 +55,7 @@ struct ws_quota {
 	struct quota_amount used;
 	struct quota_amount charged, credited; /* since ever: a count looks at how much they grew */
 	struct quota_amount pending;           /* charged by operations that have not ended */
+	struct quota_amount doubt;             /* less than is held, says one count so far */
 	bool wants_count; /* soon: something of unknown size was removed or added */
 	pthread_mutex_t
 		counting; /* one count at a time: two would both correct the same; before mutex */

@@ -129,6 +129,18 @@ static int64_t drift(int64_t found, int64_t used, int64_t charged, int64_t credi
 	return least > 0 ? least : most < 0 ? most : 0;
 }
 
+/*
+ * What one count misses is given back when the next one misses it too: an operation of ours that has removed a
+ * file, but not yet said so, looks the same as somebody else's removal for that moment.
+ */
+static int64_t confirmed(int64_t drift_now, int64_t *doubt)
+{
+	int64_t give = drift_now < 0 ? MAX(drift_now, *doubt) : drift_now;
+
+	*doubt = drift_now < 0 ? drift_now - give : 0;
+	return give;
+}
+
 /* @is_least: a part was not seen, so that nothing may be given back for what was not found. */
 static void correct(struct ws_quota *q, const struct before *b, const struct quota_amount *found,
 		    bool is_least)
@@ -140,8 +152,12 @@ static void correct(struct ws_quota *q, const struct before *b, const struct quo
 			q->credited.bytes - b->credited.bytes + b->pending.bytes);
 	d.files = drift(found->files, b->used.files, q->charged.files - b->charged.files,
 			q->credited.files - b->credited.files + b->pending.files);
-	q->used.bytes += is_least ? MAX(d.bytes, 0) : d.bytes;
-	q->used.files += is_least ? MAX(d.files, 0) : d.files;
+	if (is_least)
+		d = (struct quota_amount){ MAX(d.bytes, 0), MAX(d.files, 0) };
+	q->used.bytes += confirmed(d.bytes, &q->doubt.bytes);
+	q->used.files += confirmed(d.files, &q->doubt.files);
+	if (q->doubt.bytes < 0 || q->doubt.files < 0)
+		q->wants_count = true;
 	(void)pthread_mutex_unlock(&q->mutex);
 }
 
