@@ -35,7 +35,7 @@ make -s -C "$here" B="$out"
 export NFSBENCH=$out/nfsbench
 work=$(mktemp -d /dev/shm/workspaced-bench.XXXXXX)
 chmod 755 "$work"
-pids=() mounts=() ganesha=
+pids=() mounts=() ganesha= gpid=
 cleanup() {
 	local p m
 	for p in "${pids[@]}"; do kill "$p" 2>/dev/null && wait "$p" 2>/dev/null; done
@@ -83,6 +83,12 @@ start_ours() {
 stop_ours() { kill "$ours_pid"; wait "$ours_pid" || true; }
 
 rss_kib() { awk '/^VmRSS/ {print $2}' "/proc/$1/status"; }
+
+# on_cpus LIST - the servers' threads, those to come too, run there
+on_cpus() {
+	local p
+	for p in "$ours_pid" ${gpid:+"$gpid"}; do taskset -acp "$1" "$p" >/dev/null; done
+}
 
 # idle memory, and what 1000 idle connections add (the connections' own process apart)
 measure_memory() {
@@ -133,7 +139,9 @@ for fs in $fs_list; do
 	for depth in $depths; do
 		wl=$workloads pin=()
 		[ "$fs" != ext4 ] || wl=$wl,write-sync
-		[ "$depth" != 1 ] || pin=(-x "--cpu 0")
+		# With one call in flight the figure is two wake-ups: both sides on processors of their own, for both servers.
+	[ "$depth" != 1 ] || pin=(-x "--cpu 0")
+	on_cpus "$([ "$depth" = 1 ] && echo 1 || echo 0-1)"
 		"$here/compare.sh" -d "$depth" -r "$repeats" -s "$secs" -w "$wl" -W 2 "${pin[@]}" \
 			-o "$out/runs-$fs-$depth.jsonl" "${specs[@]}" 2>>"$out/compare.err" | sed "s/^\([0-9]* connection\)/## $fs, \1/"
 	done
