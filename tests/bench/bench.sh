@@ -35,7 +35,7 @@ make -s -C "$here" B="$out"
 export NFSBENCH=$out/nfsbench
 work=$(mktemp -d /dev/shm/workspaced-bench.XXXXXX)
 chmod 755 "$work"
-pids=() mounts=() ganesha= gpid=
+pids=() mounts=() ganesha='' gpid=''
 cleanup() {
 	local p m
 	for p in "${pids[@]}"; do kill "$p" 2>/dev/null && wait "$p" 2>/dev/null; done
