@@ -3,7 +3,8 @@
  * A client connection: bytes in, records out to nfs_dispatch.c, replies back.
  *
  * The unit of work is a turn: what one event on the socket brings is received into the loop's
- * buffer, all whole records in it are run one after the other, and their replies leave together.  A
+ * buffer, all whole records in it are run one after the other, and their replies leave a few
+ * together.  A
  * connection that is idle owns no memory but this struct.
  *
  * A turn stops when the connection has taken its share of time, or when it holds too much: replies
